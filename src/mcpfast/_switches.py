@@ -39,5 +39,7 @@ def load_extension(name: str) -> ModuleType | None:
     try:
         return importlib.import_module(name)
     except ImportError as error:
-        warnings.warn(f"{name} is installed but does not load, using pure Python: {error}", RuntimeWarning, stacklevel=2)
+        warnings.warn(
+            f"{name} is installed but does not load, using pure Python: {error}", RuntimeWarning, stacklevel=2
+        )
         return None

@@ -1,0 +1,10 @@
+"""HTTP/1.1 on asyncio, as thin as MCP allows.
+
+=================  ==========================================================================
+``interface``      Request, Responder and Headers: all that transports know of HTTP
+=================  ==========================================================================
+"""
+
+from .interface import Request, Responder
+
+__all__ = ["Request", "Responder"]
