@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from . import errors
-    from .client import Connection, connect
+    from .client import connect
     from .codec import (
         IMPLEMENTATION,
         EventWriter,
@@ -47,6 +47,7 @@ if TYPE_CHECKING:
         TransportClosed,
         UnexpectedContentType,
     )
+    from .protocol import Connection
     from .server import Context, Server, run, serve
 
 _HOMES = {
@@ -77,7 +78,8 @@ _HOMES = {
         "UnexpectedContentType",
     ),
     "server": ("Context", "Server", "run", "serve"),
-    "client": ("Connection", "connect"),
+    "client": ("connect",),
+    "protocol": ("Connection",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 _LAYERS = ("client", "codec", "errors", "http", "jsonrpc", "protocol", "server")
