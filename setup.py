@@ -25,7 +25,14 @@ def extensions() -> list[Extension]:
 
     flags = [] if os.name == "nt" else ["-O3"]
     modules = [
-        Extension(name, [source], extra_compile_args=flags, optional=wanted == "auto")
+        # The C lands in build/, away from the headers that stand beside its source.
+        Extension(
+            name,
+            [source],
+            include_dirs=[os.path.dirname(source)],
+            extra_compile_args=flags,
+            optional=wanted == "auto",
+        )
         for name, source in SOURCES.items()
     ]
     # force: C left over from another Cython or another commit is never reused.

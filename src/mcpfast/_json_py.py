@@ -46,8 +46,8 @@ _MAX_INT_BITS = 14285
 
 OPTIONS = orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_PASSTHROUGH_DATETIME
 
-_PARSE_ERROR = -32700
-_INTERNAL_ERROR = -32603
+PARSE_ERROR = -32700
+INTERNAL_ERROR = -32603
 
 # The shortest integer that can be over 64 bits has 19 digits: 2**63 as a negative number.
 _LONG = b"0" * 19
@@ -67,7 +67,7 @@ def loads(data: bytes | bytearray | memoryview | str) -> Any:
     if type(data) is not bytes:
         data = to_bytes(data)
     if is_too_deep(data):
-        refuse_depth(_PARSE_ERROR)
+        refuse_depth(PARSE_ERROR)
     if _has_long_number(data):
         return loads_exact(data)
     try:
@@ -75,7 +75,7 @@ def loads(data: bytes | bytearray | memoryview | str) -> Any:
     except ValueError as error:
         reason = describe(error)
     # Raised out here, since orjson's error holds the whole document and would ride along as context.
-    raise ProtocolError(reason, code=_PARSE_ERROR)
+    raise ProtocolError(reason, code=PARSE_ERROR)
 
 
 def dumps(value: Any) -> bytes:
@@ -94,7 +94,7 @@ def dumps(value: Any) -> bytes:
     if data is None:
         data = dumps_exact(value)
     if is_too_deep(data):
-        refuse_depth(_INTERNAL_ERROR)
+        refuse_depth(INTERNAL_ERROR)
     if b"null" in data and has_nan(value):
         refuse_nan()
     return data
@@ -107,7 +107,7 @@ def to_bytes(data: Any) -> bytes:
             return data.encode()
         except UnicodeEncodeError as error:
             reason = f"no valid JSON at character {error.start}: lone surrogate"
-        raise ProtocolError(reason, code=_PARSE_ERROR)
+        raise ProtocolError(reason, code=PARSE_ERROR)
     if isinstance(data, (bytes, bytearray, memoryview)):
         return bytes(data)
     raise TypeError(f"JSON must be bytes, bytearray, memoryview or str, not {type(data).__name__}")
@@ -125,7 +125,7 @@ def refuse_depth(code: int) -> NoReturn:
 
 
 def refuse_nan() -> NoReturn:
-    raise ProtocolError("value cannot be written as JSON: NaN or infinity", code=_INTERNAL_ERROR)
+    raise ProtocolError("value cannot be written as JSON: NaN or infinity", code=INTERNAL_ERROR)
 
 
 def is_too_deep(data: bytes) -> bool:
@@ -159,7 +159,7 @@ def loads_exact(data: bytes) -> Any:
         reason = "no valid JSON: lone surrogate in a string"
     except ValueError as error:
         reason = describe(error)
-    raise ProtocolError(reason, code=_PARSE_ERROR)
+    raise ProtocolError(reason, code=PARSE_ERROR)
 
 
 def _exact_int(digits: str) -> int:
@@ -185,7 +185,7 @@ def dumps_exact(value: Any) -> bytes:
         return orjson.dumps(_with_exact_ints(value, 0), None, OPTIONS)
     except TypeError as error:
         reason = f"value cannot be written as JSON: {error}"
-    raise ProtocolError(reason, code=_INTERNAL_ERROR)
+    raise ProtocolError(reason, code=INTERNAL_ERROR)
 
 
 def _with_exact_ints(value: Any, depth: int) -> Any:
@@ -194,7 +194,7 @@ def _with_exact_ints(value: Any, depth: int) -> Any:
         return value if -(1 << 63) <= value < 1 << 64 else orjson.Fragment(_exact_digits(value))
     if isinstance(value, (dict, list, tuple)):
         if depth == MAX_DEPTH:  # also where a value that holds itself ends up
-            refuse_depth(_INTERNAL_ERROR)
+            refuse_depth(INTERNAL_ERROR)
         copy: Callable[[Any], Any] = lambda item: _with_exact_ints(item, depth + 1)  # noqa: E731
         if isinstance(value, dict):
             return {key: copy(item) for key, item in value.items()}
@@ -212,7 +212,7 @@ def _exact_digits(number: int) -> bytes:
         if digits and len(digits.lstrip("-")) <= MAX_INT_DIGITS:
             return digits.encode()
     raise ProtocolError(
-        f"value cannot be written as JSON: integer over {MAX_INT_DIGITS} digits, the limit", code=_INTERNAL_ERROR
+        f"value cannot be written as JSON: integer over {MAX_INT_DIGITS} digits, the limit", code=INTERNAL_ERROR
     )
 
 
