@@ -1,0 +1,1 @@
+"""Slow programs that follow the standards step by step, to check the fast ones against."""
