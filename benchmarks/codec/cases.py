@@ -1,0 +1,103 @@
+"""What is timed: a call per contender that can run, given out only after its answer was checked."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from benchmarks.contenders import DECODERS, ENCODERS, WRITERS, Decoder, Encoder, Writer, load
+from benchmarks.fixtures import Traffic, sized
+
+__all__ = [
+    "CLOCK",
+    "MODES",
+    "WrongAnswer",
+    "decode_call",
+    "decode_calls",
+    "encode_call",
+    "encode_calls",
+    "payloads",
+    "writer_call",
+    "writer_calls",
+]
+
+MODES: dict[str, Callable[[Decoder], Callable[[Sequence[bytes]], None]]] = {
+    "data": lambda decoder: decoder.read_data,
+    "undecoded": lambda decoder: decoder.read_bytes,
+    "json": lambda decoder: decoder.read_json,
+}
+"""Ways to read what was decoded: as text, as bytes, as the JSON value."""
+
+# The codec never waits, so its cost is CPU time, and what the neighbours on the machine do stays out of it.
+# Where that clock is coarse (Windows: 16 ms) the wall clock has to serve.
+CLOCK = time.process_time if time.get_clock_info("process_time").resolution < 1e-4 else time.perf_counter
+
+
+class WrongAnswer(AssertionError):
+    """A contender does not do the work that is to be timed."""
+
+
+def decode_call(decoder: Decoder, traffic: Traffic, mode: str) -> Callable[[], None]:
+    """Return a call that decodes the stream once and reads each payload.
+
+    Raises:
+        WrongAnswer: the contender finds other events than those in the stream.
+    """
+    found = decoder.events(traffic.chunks)
+    if found != list(traffic.events):
+        raise WrongAnswer(f"{decoder.name} decodes {traffic.name} into {len(found)} events, or into others")
+    read, chunks = MODES[mode](decoder), traffic.chunks
+    return lambda: read(chunks)
+
+
+def payloads(size: int) -> tuple[str, ...]:
+    """Return the messages of the stream of that size: what encoders get is what decoders find."""
+    return tuple(event.data for event in sized(size).events)
+
+
+def encode_call(encoder: Encoder, messages: Sequence[Any]) -> Callable[[], None]:
+    """Return a call that encodes each message (str or bytes, without line ends in them) once.
+
+    Raises:
+        WrongAnswer: the contender's events are not the bytes they must be, LF and CRLF being the same.
+    """
+    # sse-starlette and aiohttp-sse end lines with CRLF unless told otherwise, which is the same event.
+    if [frame.replace(b"\r\n", b"\n") for frame in encoder.frames(messages)] != [_frame(data) for data in messages]:
+        raise WrongAnswer(f"{encoder.name} encodes {len(messages)} messages into other events")
+    return lambda: encoder.encode_all(messages)
+
+
+def writer_call(writer: Writer, messages: Sequence[str]) -> Callable[[], None]:
+    """Return a call that sends the messages in one burst.
+
+    Raises:
+        WrongAnswer: other bytes come out than those of the events.
+    """
+    written: list[bytes] = []
+    writer.send_all(messages, lambda data: written.append(bytes(data)))
+    if b"".join(written).replace(b"\r\n", b"\n") != b"".join(map(_frame, messages)):
+        raise WrongAnswer(f"{writer.name} writes {len(messages)} events as others")
+    sink = deque[bytes](maxlen=0).append  # takes and drops, in C
+    return lambda: writer.send_all(messages, sink)
+
+
+def decode_calls(traffic: Traffic, mode: str) -> dict[str, Callable[[], None]]:
+    """Return the calls of all decoders that can run."""
+    return {name: decode_call(decoder, traffic, mode) for name, decoder in load(DECODERS)[0].items()}
+
+
+def encode_calls(messages: Sequence[Any]) -> dict[str, Callable[[], None]]:
+    """Return the calls of all encoders that can run."""
+    return {name: encode_call(encoder, messages) for name, encoder in load(ENCODERS)[0].items()}
+
+
+def writer_calls(messages: Sequence[str]) -> dict[str, Callable[[], None]]:
+    """Return the calls of all writers that can run."""
+    return {name: writer_call(writer, messages) for name, writer in load(WRITERS)[0].items()}
+
+
+def _frame(payload: Any) -> bytes:
+    data = payload.encode() if isinstance(payload, str) else payload
+    return b"event: message\ndata: " + data + b"\n\n"
