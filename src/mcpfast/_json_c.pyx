@@ -7,20 +7,33 @@ from cpython.float cimport PyFloat_AS_DOUBLE
 from cpython.ref cimport PyObject
 from libc.math cimport isfinite
 
+from enum import Enum
+
 import orjson
 
 from mcpfast import _json_py
 from mcpfast.errors import ProtocolError
 
+cdef extern from "Python.h":
+    Py_ssize_t PyList_GET_SIZE(object value)
+    PyObject *PyList_GET_ITEM(object value, Py_ssize_t at)  # borrowed, unlike in cpython.list
+    Py_ssize_t PyTuple_GET_SIZE(object value)
+    PyObject *PyTuple_GET_ITEM(object value, Py_ssize_t at)
+
 cdef extern from "_json_scan.h":
     """
     #define JSON_BYTES(b) ((const uint8_t *)PyBytes_AS_STRING(b))
+    #define JSON_IS_PLAIN(o) (Py_IS_TYPE(o, &PyUnicode_Type) || Py_IS_TYPE(o, &PyLong_Type) \\
+                              || Py_IS_TYPE(o, &PyBool_Type) || (o) == Py_None)
+    #define JSON_IS_FLOAT(o) Py_IS_TYPE(o, &PyFloat_Type)
+    #define JSON_DOUBLE(o) PyFloat_AS_DOUBLE(o)
     """
+    bint JSON_IS_PLAIN(PyObject *item)
+    bint JSON_IS_FLOAT(PyObject *item)
+    double JSON_DOUBLE(PyObject *item)
     const unsigned char *JSON_BYTES(bytes data)
     int JSON_TOO_DEEP
     int json_scan(const unsigned char *p, size_t n, size_t max_depth)
-    int json_is_too_deep(const unsigned char *p, size_t n, size_t max_depth)
-    int json_has_null(const unsigned char *p, size_t n)
 
 cdef size_t max_depth = _json_py.MAX_DEPTH
 cdef object options = _json_py.OPTIONS
@@ -28,7 +41,7 @@ cdef object orjson_loads = orjson.loads
 cdef object orjson_dumps = orjson.dumps
 
 
-def loads(data):
+def loads(data, /):
     """Read one JSON document in UTF-8, changing nothing in silence; see ``_json_py.loads``."""
     cdef bytes document = data if type(data) is bytes else _json_py.to_bytes(data)
     cdef int found = json_scan(JSON_BYTES(document), PyBytes_GET_SIZE(document), max_depth)
@@ -44,46 +57,47 @@ def loads(data):
     raise ProtocolError(reason, code=_json_py.PARSE_ERROR)
 
 
-def dumps(value):
+def dumps(value, /):
     """Write ``value`` as compact JSON in UTF-8, changing nothing in silence; see ``_json_py.dumps``."""
-    cdef bytes document = None
     try:
         document = orjson_dumps(value, None, options)
     except TypeError:
-        pass
+        document = None
     if document is None:
         document = _json_py.dumps_exact(value)
-    cdef size_t size = PyBytes_GET_SIZE(document)
-    if json_is_too_deep(JSON_BYTES(document), size, max_depth):
-        _json_py.refuse_depth(_json_py.INTERNAL_ERROR)
-    if json_has_null(JSON_BYTES(document), size) and has_nan(value):
-        _json_py.refuse_nan()
+    check(value, 0)
     return document
 
 
-# Recursion is bounded: orjson has written this value, which it does down to 254 levels.
-cdef bint has_nan(object value) except -1:
+# Looks at each value that orjson has written, which costs less than a look at each byte. Recursion is bounded: orjson
+# goes no deeper than 254 levels. A container is held by a reference while its items are looked at; the items are
+# borrowed, and its size is read anew for each, since the value of an Enum may be had by running Python code.
+cdef int check(object value, size_t depth) except -1:
     cdef PyObject *key
     cdef PyObject *item
     cdef Py_ssize_t at = 0
-    cdef type kind = type(value)
-    if kind is str or kind is int or kind is bool or value is None:
-        return False
-    if kind is dict:
+    if depth == max_depth and isinstance(value, (dict, list, tuple)):
+        _json_py.refuse_depth(_json_py.INTERNAL_ERROR)
+    if isinstance(value, dict):
         while PyDict_Next(value, &at, &key, &item):
-            if has_nan(<object>item):
-                return True
-        return False
-    if kind is list:
-        for element in <list>value:
-            if has_nan(element):
-                return True
-        return False
-    if kind is tuple:
-        for element in <tuple>value:
-            if has_nan(element):
-                return True
-        return False
-    if kind is float:
-        return not isfinite(PyFloat_AS_DOUBLE(value))
-    return _json_py.has_nan(value)
+            check_item(item, depth + 1)
+    elif isinstance(value, list):
+        while at < PyList_GET_SIZE(value):
+            check_item(PyList_GET_ITEM(value, at), depth + 1)
+            at += 1
+    elif isinstance(value, tuple):
+        while at < PyTuple_GET_SIZE(value):
+            check_item(PyTuple_GET_ITEM(value, at), depth + 1)
+            at += 1
+    elif isinstance(value, float):
+        if not isfinite(PyFloat_AS_DOUBLE(value)):
+            _json_py.refuse_nan()
+    elif isinstance(value, Enum):
+        check(value.value, depth)
+    return 0
+
+
+cdef inline int check_item(PyObject *item, size_t depth) except -1:
+    if JSON_IS_PLAIN(item) or (JSON_IS_FLOAT(item) and isfinite(JSON_DOUBLE(item))):
+        return 0
+    return check(<object>item, depth)

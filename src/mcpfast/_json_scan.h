@@ -1,4 +1,4 @@
-/* What orjson would change in silence, found in the bytes of a document before it is parsed or after it is written.
+/* What orjson would change in silence, found in the bytes of a document before it is parsed.
  *
  * Plain C without Python, so that a test can build it by itself and hold the vector code against the portable code
  * (-DMCPFAST_PORTABLE_SCAN). Answers are exact for valid JSON. For anything else they only decide whose error
@@ -22,7 +22,7 @@
 #endif
 
 enum {
-    JSON_LONG_NUMBER = 1, /* 19 digits or more in a row outside strings: may be an integer over 64 bits */
+    JSON_LONG_NUMBER = 1, /* 19 digits or more in a row that are no fraction and in no string: may be over 64 bits */
     JSON_TOO_DEEP = 2     /* more than max_depth arrays and objects open at one time */
 };
 
@@ -30,13 +30,16 @@ enum { JSON_LONG = 19 }; /* digits of 2**63, the shortest integer that can be ov
 
 static inline int json_is_digit(uint8_t c) { return (uint8_t)(c - '0') <= 9; }
 
+/* Digits after a point never make an integer. Floats near zero often have 19 of them: 0.0021060533511106927 */
+static inline int json_is_fraction(const uint8_t *p, size_t start) { return start > 0 && p[start - 1] == '.'; }
+
 /* Opening brackets, in strings too. Counted in blocks whose count fits a byte, which compilers turn into vector code. */
 static size_t json_count_openers(const uint8_t *p, size_t n) {
     size_t total = 0;
     while (n) {
         const size_t block = n < 255 ? n : 255;
         uint8_t count = 0;
-        for (size_t i = 0; i < block; i++) count += (uint8_t)((p[i] | 0x20) == '{'); /* '[' | 0x20 is '{' */
+        for (size_t i = 0; i < block; i++) count = (uint8_t)(count + ((p[i] | 0x20) == '{')); /* '[' | 0x20 is '{' */
         total += count;
         p += block;
         n -= block;
@@ -44,34 +47,22 @@ static size_t json_count_openers(const uint8_t *p, size_t n) {
     return total;
 }
 
-/* Whether JSON_LONG digits stand in a row, in strings too. Looks at every 19th byte until one is a digit. */
-static int json_has_long_run(const uint8_t *p, size_t n) {
-    size_t i = JSON_LONG - 1;
+/* Whether JSON_LONG digits may stand in a row, in strings too. Looks at every 19th byte, and around it if that is a
+ * digit. Where numbers are frequent the jumps cost more than the exact scan, so that is left to decide. */
+static int json_may_have_long_run(const uint8_t *p, size_t n) {
+    size_t hits = 0, i = JSON_LONG - 1;
     while (i < n) {
-        size_t start = i, end = i;
-        if (json_is_digit(p[i])) {
-            /* Stops within 19 steps: the byte 19 before is no digit, or is the end of a run already seen. */
-            while (start > 0 && json_is_digit(p[start - 1])) start--;
-            while (end < n && json_is_digit(p[end]) && end - start < JSON_LONG) end++;
-            if (end - start >= JSON_LONG) return 1;
+        size_t start = i, end = i + 1;
+        if (!json_is_digit(p[i])) {
+            i += JSON_LONG;
+            continue;
         }
+        if (++hits > 16 + i / 64) return 1;
+        /* Stops within 19 steps: the byte 19 before is no digit. */
+        while (start > 0 && json_is_digit(p[start - 1])) start--;
+        while (end < n && json_is_digit(p[end])) end++;
+        if (end - start >= JSON_LONG && !json_is_fraction(p, start)) return 1;
         i = end + JSON_LONG; /* p[end] is no digit */
-    }
-    return 0;
-}
-
-/* Whether the text `null` occurs, in strings too. Without early exit within a block, for the vectoriser. */
-static int json_has_null(const uint8_t *p, size_t n) {
-    if (n < 4) return 0;
-    n -= 3;
-    while (n) {
-        const size_t block = n < 1024 ? n : 1024;
-        uint8_t found = 0;
-        for (size_t i = 0; i < block; i++)
-            found |= (uint8_t)((p[i] == 'n') & (p[i + 1] == 'u') & (p[i + 2] == 'l') & (p[i + 3] == 'l'));
-        if (found) return 1;
-        p += block;
-        n -= block;
     }
     return 0;
 }
@@ -166,14 +157,14 @@ static int json_scan_outside(const uint8_t *p, size_t n, size_t max_depth) {
     uint64_t carry = 0;     /* see json_escaped */
     uint64_t in_string = 0; /* all ones if the block starts within a string */
     /* Bit i of runN: the N bytes up to byte i are digits; here of the block before, for runs across the border. */
-    uint64_t run1 = 0, run2 = 0, run4 = 0, run8 = 0, run16 = 0;
+    uint64_t run1 = 0, run2 = 0, run4 = 0, run8 = 0, run16 = 0, run19 = 0;
     ptrdiff_t depth = 0;
     int flags = 0;
     uint8_t last[64];
 
     for (size_t at = 0; at < n; at += 64) {
         json_masks m;
-        uint64_t string, d1, d2, d4, d8, d16;
+        uint64_t string, d1, d2, d4, d8, d16, d19;
         const uint8_t *block = p + at;
         if (n - at < 64) {
             memset(last, ' ', sizeof last);
@@ -197,8 +188,10 @@ static int json_scan_outside(const uint8_t *p, size_t n, size_t max_depth) {
         d4 = d2 & (d2 << 2 | run2 >> 62);
         d8 = d4 & (d4 << 4 | run4 >> 60);
         d16 = d8 & (d8 << 8 | run8 >> 56);
-        if (d16 & (d16 << 3 | run16 >> 61)) flags = JSON_LONG_NUMBER;
-        run1 = d1, run2 = d2, run4 = d4, run8 = d8, run16 = d16;
+        d19 = d16 & (d16 << 3 | run16 >> 61);
+        for (uint64_t ends = d19 & ~(d19 << 1 | run19 >> 63), i = at; ends; ends >>= 1, i++)
+            if (ends & 1 && !json_is_fraction(p, i + 1 - JSON_LONG)) flags = JSON_LONG_NUMBER;
+        run1 = d1, run2 = d2, run4 = d4, run8 = d8, run16 = d16, run19 = d19;
 
         m.opener &= ~string;
         m.closer &= ~string;
@@ -231,7 +224,7 @@ static int json_scan_outside(const uint8_t *p, size_t n, size_t max_depth) {
         if (c == '"' && !escaped) in_string = !in_string;
         escaped = c == '\\' && !escaped;
         run = !in_string && json_is_digit(c) ? run + 1 : 0;
-        if (run == JSON_LONG) flags = JSON_LONG_NUMBER;
+        if (run == JSON_LONG && !json_is_fraction(p, i + 1 - JSON_LONG)) flags = JSON_LONG_NUMBER;
         if (in_string) continue;
         if ((c | 0x20) == '{' && ++depth > limit) return JSON_TOO_DEEP;
         if ((c | 0x20) == '}') depth--;
@@ -244,16 +237,8 @@ static int json_scan_outside(const uint8_t *p, size_t n, size_t max_depth) {
 /* JSON_TOO_DEEP, or JSON_LONG_NUMBER, or 0 where orjson reads the document exactly. Two cheap looks settle most
  * documents; only those with many brackets, or with digits that may be a long number, need the strings left out. */
 static int json_scan(const uint8_t *p, size_t n, size_t max_depth) {
-    if (n <= max_depth ? !json_has_long_run(p, n)
-                       : json_count_openers(p, n) <= max_depth && !json_has_long_run(p, n))
-        return 0;
+    if ((n <= max_depth || json_count_openers(p, n) <= max_depth) && !json_may_have_long_run(p, n)) return 0;
     return json_scan_outside(p, n, max_depth);
-}
-
-/* Whether a document that was written is nested too deep. */
-static int json_is_too_deep(const uint8_t *p, size_t n, size_t max_depth) {
-    if (n <= max_depth || json_count_openers(p, n) <= max_depth) return 0;
-    return json_scan_outside(p, n, max_depth) == JSON_TOO_DEEP;
 }
 
 #endif

@@ -184,7 +184,11 @@ def encode_response(id: RequestId, result: Any) -> bytes:
     """Write ``Response(id, result)`` without building it; errors as for ``encode_message``."""
     if type(id) is not int and type(id) is not str:
         _checked_id(id)
-    return _dump({"jsonrpc": "2.0", "id": id, "result": result}, id)
+    try:
+        return dumps({"jsonrpc": "2.0", "id": id, "result": result})
+    except ProtocolError as error:
+        error.id = id
+        raise
 
 
 def encode_error(id: RequestId | None, code: int, message: str, data: Any = UNSET) -> bytes:
