@@ -83,20 +83,23 @@ print(seen.hexdigest())
 PYTHON
 }
 
-# Install this tree into .venv, editable, with the given extras ("" or "test,dev"). Quick when nothing changed.
+# Install this tree into .venv, editable, with the given extras ("" or "test,dev"), beside those it was installed
+# with before. Quick when nothing changed.
 install_project() {
-  local stamp=.venv/.mcpfast-installed want
-  want="$(fingerprint pyproject.toml setup.py ci/lib.sh --text "$PWD") extras:$1"
-  case "$(cat "$stamp" 2>/dev/null)" in
-    "$want") return ;;
-    "${want% extras:*} "*) [ -n "$1" ] || return 0 ;; # more extras than asked for do no harm
-  esac
-  say "installing mcpfast${1:+ with $1}"
+  local stamp=.venv/.mcpfast-installed want have="" extras extra missing=""
+  want=$(fingerprint pyproject.toml setup.py ci/lib.sh --text "$PWD")
+  if [ -e "$stamp" ]; then read -r have extras <"$stamp" || true; fi
+  extras=${extras:-}
+  for extra in ${1//,/ }; do
+    case ",$extras," in *",$extra,"*) ;; *) missing=yes extras=${extras:+$extras,}$extra ;; esac
+  done
+  if [ "$have" = "$want" ] && [ -z "$missing" ]; then return; fi
+  say "installing mcpfast${extras:+ with $extras}"
   quietly "$py" -m pip install -q -U pip
   quietly "$py" -m pip install -q -U 'setuptools>=77' 'Cython>=3.1,<4'
   # The extensions are built by build_extensions, which knows when that is needed.
-  MCPFAST_BUILD_EXTENSION=no quietly "$py" -m pip install -q --no-build-isolation -e ".${1:+[$1]}"
-  printf '%s\n' "$want" >"$stamp"
+  MCPFAST_BUILD_EXTENSION=no quietly "$py" -m pip install -q --no-build-isolation -e ".${extras:+[$extras]}"
+  printf '%s %s\n' "$want" "$extras" >"$stamp"
 }
 
 # Print yes or no: whether this machine can compile extensions for $py.
