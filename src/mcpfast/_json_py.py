@@ -141,7 +141,8 @@ def is_too_deep(data: bytes) -> bool:
 
 def _has_long_number(data: bytes) -> bool:
     """Tell whether 19 digits that are no fraction stand in a row."""
-    # In a string they do no harm, and cost the slow path. A third of the bytes settles it nearly always: 19 digits cover six of those in a row.
+    # In a string they do no harm, and cost the slow path. A third of the bytes settles it nearly always: 19 digits
+    # cover six of those in a row.
     if _LONG[:6] not in data[::3].translate(_DIGITS_TO_ZERO):
         return False
     digits = data.translate(_DIGITS_TO_ZERO)
