@@ -1,0 +1,652 @@
+"""One connection of the native server: bytes in, requests to the handler one after the other.
+
+What is read goes through these states::
+
+    HEAD ──head is whole──> BODY ──body is whole──> ANSWER ──answer is complete──> HEAD
+      └──────head without body, or all in one read───^
+
+    any ──refused, or the connection cannot stay──> CLOSING: input is read and dropped until it closes
+
+Only one request is with its handler at a time; a pipelining client's next ones wait in the input, so
+answers cannot change places. Input is read on while a handler runs, for a paused transport would not
+see the client leave; the socket is left unread only above ``pipelined_bytes``.
+
+The end of the input (a FIN) counts as the client leaving, also of one that only closed its sending
+side: the two look the same until something is written, and a request must not outlive its client.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+import sys
+from collections.abc import Awaitable
+from functools import partial
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, cast
+
+import httptools
+
+from ..errors import TransportClosed
+from ._h1_body import IncomingBody
+from ._h1_chunked import MalformedChunk
+from ._h1_head import BadRequest, date_now, read_framing, split_request_line, split_target, status_line
+from ._h1_responder import H1Responder
+from .interface import BodyTooLarge, ClientDisconnected, Headers, Request
+
+if TYPE_CHECKING:
+    from .deadlines import Deadline
+    from .native_server import NativeServer
+
+__all__ = ["H1Connection"]
+
+logger = logging.getLogger("mcpfast.http")
+
+HEAD, BODY, ANSWER, CLOSING = range(4)
+
+_NEVER = float("inf")
+# Requests taken from one read before other connections have their turn.
+_REQUESTS_PER_TURN = 32
+# After a refusal the client may still be sending. Closing at once would make the system answer with a
+# reset, which can destroy the refusal before it is read; so input is dropped for a while.
+_LINGER_S = 2.0
+# A body that comes slower is as good as stalled: one byte now and then would hold a connection for days.
+_MIN_BODY_BYTES_PER_S = 50
+# What is left of a body nobody wants is read, to keep the connection, up to this size.
+_DISCARD_BYTES = 64 << 10
+
+_CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
+
+
+class H1Connection(asyncio.Protocol):
+    """Lives as long as its socket; owned by its :class:`NativeServer`."""
+
+    __slots__ = (
+        "_body",
+        "_body_mark",
+        "_close_reason",
+        "_data",
+        "_drain_waiters",
+        "_due",
+        "_fields",
+        "_head_count",
+        "_is_advancing",
+        "_is_fresh",
+        "_is_reading_paused",
+        "_keep_alive",
+        "_last_message_bytes",
+        "_parser",
+        "_pos",
+        "_responder",
+        "_resume_handle",
+        "_scanned",
+        "_server",
+        "_state",
+        "_taken_mark",
+        "_task",
+        "_timer",
+        "_timer_due",
+        "_transport",
+        "_write_limit_timer",
+        "bytes_in",
+        "bytes_out",
+        "client",
+        "loop",
+    )
+
+    def __init__(self, server: NativeServer) -> None:
+        self._server = server
+        self.loop = server.loop
+        self._transport: asyncio.Transport = None  # type: ignore[assignment]  # set before anything else runs
+        self.client: tuple[str, int] | None = None
+        self._state = HEAD
+        self._close_reason = ""
+        # Input not consumed yet: _data from _pos on, of which _scanned bytes were searched for a head's end.
+        self._data: bytes | bytearray = b""
+        self._pos = 0
+        self._scanned = 0
+        self._is_advancing = False
+        self._is_reading_paused = False
+        self._resume_handle: asyncio.Handle | None = None
+        # The head being parsed.
+        self._parser: Any = httptools.HttpRequestParser(self)
+        self._fields: list[tuple[bytes, bytes]] = []
+        self._head_count = 0
+        self._keep_alive = True
+        self._is_fresh = True  # nothing of the next request has come
+        # The request being served.
+        self._responder: H1Responder | None = None
+        self._body: IncomingBody | None = None
+        self._body_mark = 0
+        self._task: asyncio.Future[None] | None = None
+        # The one time limit on input that is set now. The timer may come earlier, and is then set again.
+        self._due = _NEVER
+        self._timer: Deadline | None = None
+        self._timer_due = _NEVER
+        self.bytes_in = 0
+        self.bytes_out = 0
+        # Output.
+        self._last_message_bytes = 0
+        self._drain_waiters: list[asyncio.Future[None]] | None = None  # not None: more than the limit is unsent
+        self._write_limit_timer: Deadline | None = None
+        self._taken_mark = 0  # bytes the system had taken when a limit began
+
+    # The loop calls these
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        # uvloop's transports are none of asyncio's classes, whatever the annotations say.
+        self._transport = transport = cast("asyncio.Transport", transport)
+        server = self._server
+        if not server.admit(self):
+            self._state = CLOSING
+            transport.abort()
+            return
+        limits = server.limits
+        transport.set_write_buffer_limits(high=limits.max_unsent_bytes, low=limits.max_unsent_bytes // 2)
+        peer = transport.get_extra_info("peername")
+        if isinstance(peer, tuple):
+            self.client = peer[:2]
+        self._limit_in(limits.head_timeout_s)
+
+    def data_received(self, data: bytes) -> None:
+        self.bytes_in += len(data)
+        if self._data:
+            if isinstance(self._data, bytes):
+                self._data = bytearray(self._data)
+            del self._data[: self._pos]
+            self._data += data
+        else:
+            self._data = data
+        self._pos = 0
+        if self._resume_handle is None:
+            self._advance()
+
+    def eof_received(self) -> None:
+        # Returning None makes the loop close the transport once what was written is sent.
+        self._disconnect()
+        self._start_closing("client", self._server.limits.slow_reader_timeout_s)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._server.dismiss(self, self._close_reason or "client")
+        self._disconnect()
+        self._state = CLOSING
+        self._due = _NEVER
+        for handle in (self._timer, self._write_limit_timer, self._resume_handle):
+            if handle is not None:
+                handle.cancel()
+        self._timer = self._write_limit_timer = self._resume_handle = None
+        self._parser = None  # the two hold each other
+        self._data = b""
+        self._pos = 0
+
+    def pause_writing(self) -> None:
+        self._drain_waiters = []
+        self._watch_reader(self.bytes_out - self.unsent_bytes)
+
+    def resume_writing(self) -> None:
+        if self._write_limit_timer is not None:
+            self._write_limit_timer.cancel()
+            self._write_limit_timer = None
+        self._wake_drains()
+
+    # httptools calls these
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self._fields.append((name.lower(), value))
+
+    def on_headers_complete(self) -> None:
+        self._head_count += 1
+        self._keep_alive = self._parser.should_keep_alive()
+
+    # Input
+
+    def _advance(self) -> None:
+        """Consume input until there is none, or the state says to wait."""
+        if self._is_advancing:
+            return
+        self._is_advancing = True
+        try:
+            turns = _REQUESTS_PER_TURN
+            while self._pos < len(self._data):
+                state = self._state
+                if state == HEAD:
+                    if turns == 0:
+                        self._advance_soon()
+                        return
+                    turns -= 1
+                    if not self._read_head():
+                        return
+                elif state == BODY:
+                    if not self._read_body():
+                        return
+                elif state == ANSWER:
+                    self._pause_reading_if_flooded()
+                    return
+                else:
+                    break
+            self._data = b""
+            self._pos = 0
+        except BadRequest as refusal:
+            self._refuse(refusal.status, refusal.reason)
+        except MalformedChunk:
+            self._refuse(400, "bad_request")
+        finally:
+            self._is_advancing = False
+            if self._is_reading_paused and self._state != ANSWER:
+                self._is_reading_paused = False
+                self._transport.resume_reading()
+
+    def _advance_soon(self) -> None:
+        if self._resume_handle is None:
+            self._resume_handle = self.loop.call_soon(self._resume)
+
+    def _resume(self) -> None:
+        self._resume_handle = None
+        self._advance()
+
+    def _pause_reading_if_flooded(self) -> None:
+        if len(self._data) - self._pos > self._server.limits.pipelined_bytes and not self._is_reading_paused:
+            self._is_reading_paused = True
+            self._transport.pause_reading()
+
+    def _read_head(self) -> bool:
+        """Take one head from the input and serve its request; False if the head is not all here."""
+        data, pos = self._data, self._pos
+        limits = self._server.limits
+        end = data.find(b"\r\n\r\n", pos + self._scanned)
+        if end < 0:
+            size = len(data) - pos
+            if size > limits.max_head_bytes:
+                raise self._head_too_large(data, pos)
+            self._scanned = max(size - 3, 0)
+            if self._is_fresh:
+                self._is_fresh = False
+                self._limit_in(limits.head_timeout_s)
+            return False
+        self._scanned = 0
+        end += 4
+        if end - pos > limits.max_head_bytes:
+            raise self._head_too_large(data, pos)
+        if data[pos] == 13:
+            # An empty line before the request line is to be forgiven (RFC 9112 §2.2).
+            self._pos += 2
+            return True
+        head = bytes(data[pos:end])
+        self._pos = end
+        self._is_fresh = True
+        self._serve(head)
+        return True
+
+    def _head_too_large(self, data: bytes | bytearray, pos: int) -> BadRequest:
+        line_is_whole = data.find(b"\r\n", pos, pos + self._server.limits.max_head_bytes) >= 0
+        return BadRequest(431 if line_is_whole else 414, "head_too_large")
+
+    def _serve(self, head: bytes) -> None:
+        """Parse ``head``, take the body if it is here, and call the handler."""
+        server = self._server
+        method, target, is_http10 = split_request_line(head)
+        fields, takes_body = self._parse_fields(head, method)
+        framing = read_framing(fields, is_http10)
+        if target == b"*" and method == b"OPTIONS":
+            path, query, authority = "*", "", None
+        else:
+            path, query, authority = split_target(target)
+        if authority is not None:
+            # The target's authority stands in for the Host field (RFC 9112 §3.2.2).
+            fields = [(name, authority if name == b"host" else value) for name, value in fields]
+
+        body: bytes | None = b""
+        receive_body = None
+        length = framing.content_length
+        if length and len(self._data) - self._pos >= length and length <= server.limits.max_body_bytes:
+            end = self._pos + length
+            body = bytes(self._data[self._pos : end])
+            self._pos = end
+            if takes_body:
+                self._parser.feed_data(body)
+        elif length or framing.is_chunked:
+            body = None
+            self._body = IncomingBody(
+                None if framing.is_chunked else length,
+                server.limits.max_body_bytes,
+                self._ask_for_body if framing.expects_continue else None,
+            )
+            receive_body = self._body.receive
+            self._parser = httptools.HttpRequestParser(self)  # the old one would wait for the body
+
+        request = Request(
+            method.decode("ascii"),
+            path,
+            query,
+            Headers(fields),
+            client=self.client,
+            scheme=server.scheme,
+            body=body,
+            receive_body=receive_body,
+        )
+        self._responder = responder = H1Responder(self, request, is_http10, self._keep_alive)
+        server.requests += 1
+        if server.access_log is not None:
+            responder.started_at = perf_counter()
+        if body is None:
+            self._state = BODY
+            if framing.expects_continue:
+                self._due = _NEVER  # a client that waits for 100 Continue is not late before it was asked
+            else:
+                self._expect_body()
+        else:
+            self._state = ANSWER
+            self._due = _NEVER
+        if path == "*":
+            responder.respond(204)  # asks for the server as such, not for what a handler serves
+            return
+        try:
+            awaitable = server.handler(request, responder)
+        except Exception as error:
+            self._handler_failed(responder, error)
+            return
+        if awaitable is not None:
+            self._start_task(responder, awaitable)
+
+    def _parse_fields(self, head: bytes, method: bytes) -> tuple[list[tuple[bytes, bytes]], bool]:
+        """Return the fields of ``head``, and whether the parser goes on to take the body."""
+        fields = self._fields = list[tuple[bytes, bytes]]()
+        self._head_count = 0
+        takes_body = True
+        try:
+            self._parser.feed_data(head)
+        except httptools.HttpParserUpgrade:
+            # An offer that may be ignored (RFC 9110 §7.8). The parser takes the head for all it gets of
+            # this request, and is ready for the next one.
+            takes_body = False
+        except httptools.HttpParserInvalidMethodError:
+            raise BadRequest(501 if method.isalpha() and method.isupper() else 400) from None
+        except httptools.HttpParserError:
+            raise BadRequest(400) from None
+        if method == b"CONNECT":
+            raise BadRequest(501)
+        if self._head_count != 1:
+            raise BadRequest(400)
+        if len(fields) > self._server.limits.max_head_fields:
+            raise BadRequest(431, "head_too_large")
+        if b" \r\n" in head or b"\t\r\n" in head:
+            # httptools leaves white space after values where it was.
+            fields = [(name, value.rstrip(b" \t")) for name, value in fields]
+        return fields, takes_body
+
+    # The body, when it did not come with the head
+
+    def _expect_body(self) -> None:
+        self._body_mark = self.bytes_in
+        self._limit_in(self._server.limits.body_timeout_s)
+
+    def _ask_for_body(self) -> None:
+        """The handler wants a body whose client waits to be asked."""
+        if self._responder is not None:
+            if not self._responder.is_started and self._body is not None and not self._body.received:
+                self.send(_CONTINUE)
+            self._expect_body()
+
+    def _read_body(self) -> bool:
+        """Give the body its share of the input; False if that is used up or another turn is due."""
+        body = self._body
+        assert body is not None
+        before = self._pos
+        self._pos = body.feed(self._data, before)
+        if not body.is_complete:
+            if before < self._pos < len(self._data):
+                self._advance_soon()
+            return self._pos == len(self._data)
+        self._body = None
+        if self._responder is not None:
+            self._state = ANSWER
+            self._due = _NEVER
+        elif self._server.is_draining:
+            self._close("shutdown")
+        else:
+            self._await_request()
+        return True
+
+    # The handler and its answer
+
+    def _start_task(self, responder: H1Responder, awaitable: Awaitable[None]) -> None:
+        task: asyncio.Future[None]
+        if not inspect.iscoroutine(awaitable):
+            task = asyncio.ensure_future(awaitable, loop=self.loop)
+        elif _EAGER:
+            task = asyncio.Task(awaitable, loop=self.loop, **_EAGER)
+        else:
+            task = self.loop.create_task(awaitable)
+        if task.done():
+            self._task_done(responder, task)
+            return
+        if self._responder is responder:
+            self._task = task
+        self._server.tasks.add(task)
+        task.add_done_callback(partial(self._task_done, responder))
+
+    def _task_done(self, responder: H1Responder, task: asyncio.Future[None]) -> None:
+        self._server.tasks.discard(task)
+        self._server.check_gone()
+        if self._task is task:
+            self._task = None
+        if task.cancelled():
+            # By the client's leaving, or by the handler's own doing: then nobody will answer any more.
+            responder.abort("handler_cancelled")
+        else:
+            error = task.exception()
+            if error is not None:
+                self._handler_failed(responder, error)
+
+    def _handler_failed(self, responder: H1Responder, error: BaseException) -> None:
+        if isinstance(error, BodyTooLarge) and not responder.is_started:
+            if not responder.is_disconnected:
+                self._server.count_refused("body_too_large")
+                responder.respond(413, _PLAIN_TEXT, b"Content Too Large")
+            return
+        if responder.is_disconnected and isinstance(error, (ClientDisconnected, TransportClosed)):
+            return
+        request = responder.request
+        logger.error("handler of %s %r failed", request.method, request.path, exc_info=error)
+        if responder.is_started:
+            responder.abort("handler_error")
+        else:
+            responder.respond(500, _PLAIN_TEXT, b"Internal Server Error")
+
+    def can_stay(self) -> bool:
+        """The connection can serve another request after the answer that begins now."""
+        if self._server.is_draining:
+            return False
+        body = self._body
+        if body is None:
+            return True
+        # What comes of the body is read and dropped, if that is bound to be little.
+        missing = body.missing
+        return missing is not None and missing <= _DISCARD_BYTES and not body.must_be_asked_for
+
+    def answered(self, responder: H1Responder) -> None:
+        """The answer to the request being served is complete."""
+        self._responder = None
+        self._task = None
+        if self._server.access_log is not None:
+            self._server.log_access(responder)
+        if not responder.keep_alive or self._server.is_draining:
+            if self._body is not None or self._pos < len(self._data):
+                self._linger("done")
+            else:
+                self._close("done")
+        elif self._body is None:
+            self._await_request()
+            if self._pos < len(self._data):
+                self._advance_soon()
+
+    def _await_request(self) -> None:
+        self._state = HEAD
+        self._limit_in(self._server.limits.idle_timeout_s)
+
+    # Output
+
+    @property
+    def unsent_bytes(self) -> int:
+        return self._transport.get_write_buffer_size()
+
+    def send(self, data: bytes) -> None:
+        self.bytes_out += len(data)
+        self._last_message_bytes = len(data)
+        self._transport.write(data)
+
+    def send_all(self, head: bytes, body: bytes) -> None:
+        """Send both in one call, without copying a large body behind its head where the loop can do so."""
+        size = len(head) + len(body)
+        self.bytes_out += size
+        self._last_message_bytes = size
+        self._transport.writelines((head, body))
+
+    async def drain(self) -> None:
+        """Wait until the reader is not over the limit, or has left."""
+        if self._drain_waiters is not None:
+            waiter = self.loop.create_future()
+            self._drain_waiters.append(waiter)
+            await waiter
+
+    def _wake_drains(self) -> None:
+        waiters, self._drain_waiters = self._drain_waiters, None
+        for waiter in waiters or ():
+            if not waiter.done():
+                waiter.set_result(None)
+
+    def _check_reader(self) -> None:
+        """The reader was over the limit all the time that one may be."""
+        self._write_limit_timer = None
+        limits = self._server.limits
+        unsent = self.unsent_bytes
+        taken = self.bytes_out - unsent
+        if taken <= self._taken_mark or unsent - self._last_message_bytes > limits.max_unsent_bytes:
+            self.abort("slow_reader")
+        else:
+            self._watch_reader(taken)
+
+    def _watch_reader(self, taken: int) -> None:
+        self._taken_mark = taken
+        self._write_limit_timer = self._server.deadlines.after(
+            self._server.limits.slow_reader_timeout_s, self._check_reader
+        )
+
+    # The end
+
+    def _refuse(self, status: int, reason: str) -> None:
+        """Answer for the handler, and close: where this request ends, if it does, is not known."""
+        self._server.count_refused(reason)
+        is_started = self._responder is not None and self._responder.is_started
+        self._disconnect()
+        if is_started:
+            self.abort(reason)
+            return
+        line = status_line(status)
+        text = line[13:-2]
+        self.send(
+            b"%bcontent-type: text/plain; charset=utf-8\r\ncontent-length: %d\r\n"
+            b"date: %b\r\nconnection: close\r\n\r\n%b" % (line, len(text), date_now(), text)
+        )
+        self._linger(reason)
+
+    def abort(self, reason: str) -> None:
+        """Drop the connection; what is unsent is lost."""
+        self._close_reason = self._close_reason or reason
+        self._state = CLOSING
+        self._disconnect()
+        self._transport.abort()
+
+    def begin_drain(self) -> None:
+        """The server stops: close if nothing is going on; else the answer being made is the last."""
+        if self._state == HEAD and self._pos == len(self._data):
+            self._close("shutdown")
+
+    def _close(self, reason: str) -> None:
+        """Close once what was written is sent."""
+        self._start_closing(reason, self._server.limits.slow_reader_timeout_s)
+        self._transport.close()
+
+    def _linger(self, reason: str) -> None:
+        """Close our side, and the rest once the client has closed its own."""
+        if self._transport.can_write_eof():
+            self._start_closing(reason, _LINGER_S)
+            self._transport.write_eof()
+        else:
+            self._close(reason)
+
+    def _start_closing(self, reason: str, seconds: float) -> None:
+        self._close_reason = self._close_reason or reason
+        self._state = CLOSING
+        self._taken_mark = self.bytes_out - self.unsent_bytes
+        self._limit_in(seconds)
+
+    def _disconnect(self) -> None:
+        """Tell the handler that its client has left, if there is one at work."""
+        responder, self._responder = self._responder, None
+        body, self._body = self._body, None
+        task, self._task = self._task, None
+        if body is not None:
+            body.lose()
+        if responder is not None:
+            responder.disconnect()
+        self._wake_drains()
+        if task is not None and task is not _current_task(self.loop):
+            task.cancel()
+
+    # Time limits on input, and on closing
+
+    def _limit_in(self, seconds: float) -> None:
+        """Set the one limit. A timer that comes sooner is left alone: it looks at ``_due`` when it fires."""
+        due = self._due = self.loop.time() + seconds
+        if due < self._timer_due:
+            if self._timer is not None:
+                self._timer.cancel()
+            self._timer = self._server.deadlines.after(seconds, self._on_timer)
+            self._timer_due = due
+
+    def _on_timer(self) -> None:
+        self._timer = None
+        self._timer_due = _NEVER
+        if self._due == _NEVER:
+            return
+        left = self._due - self.loop.time()
+        if left > 0:
+            self._limit_in(left)
+            return
+        self._due = _NEVER
+        self._limit_passed()
+
+    def _limit_passed(self) -> None:
+        limits = self._server.limits
+        if self._state == HEAD:
+            if self._pos < len(self._data):
+                self._refuse(408, "head_timeout")
+            else:
+                self._close("idle")
+        elif self._state == BODY:
+            if self.bytes_in - self._body_mark >= _MIN_BODY_BYTES_PER_S * limits.body_timeout_s:
+                self._expect_body()
+            else:
+                self._refuse(408, "body_timeout")
+        elif self._state == CLOSING:
+            taken = self.bytes_out - self.unsent_bytes
+            if self.unsent_bytes and taken > self._taken_mark:
+                self._taken_mark = taken
+                self._limit_in(limits.slow_reader_timeout_s)
+            else:
+                self._transport.abort()
+
+
+def _current_task(loop: asyncio.AbstractEventLoop) -> asyncio.Task[Any] | None:
+    # Callbacks of the loop run without a task, and possibly after it stopped.
+    try:
+        return asyncio.current_task(loop)
+    except RuntimeError:
+        return None
+
+
+# A handler that never waits is done at once, without a turn of the loop (Python 3.12).
+_EAGER: dict[str, Any] = {"eager_start": True} if sys.version_info >= (3, 12) else {}
+_PLAIN_TEXT = ((b"content-type", b"text/plain; charset=utf-8"),)

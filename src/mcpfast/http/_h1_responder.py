@@ -1,0 +1,211 @@
+"""The answer to one request on a native connection: framing in one buffer with what it frames."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from ..errors import TransportClosed
+from ._h1_head import date_now, encode_fields, status_line
+
+if TYPE_CHECKING:
+    from ._h1_connection import H1Connection
+    from .interface import HeaderList, Request
+
+__all__ = ["H1Responder"]
+
+# Above this a body is handed to the loop beside its head instead of being copied behind it.
+_COPY_BELOW = 64 << 10
+_NO_BODY_STATUSES = frozenset({204, 304})
+
+
+class H1Responder:
+    """See :class:`mcpfast.http.interface.Responder`. It lets go of its connection once it has ended."""
+
+    __slots__ = (
+        "_callbacks",
+        "_connection",
+        "_framing",
+        "_head",
+        "_is_disconnected",
+        "bytes_sent",
+        "is_http10",
+        "keep_alive",
+        "request",
+        "started_at",
+        "status",
+    )
+
+    def __init__(self, connection: H1Connection, request: Request, is_http10: bool, keep_alive: bool) -> None:
+        self._connection: H1Connection | None = connection
+        self._callbacks: list[Callable[[], None]] | None = None
+        self._head = b""  # not sent yet: it goes out with the first piece
+        self._framing = _CHUNKED
+        self._is_disconnected = False
+        self.request = request
+        self.is_http10 = is_http10
+        self.keep_alive = keep_alive
+        """The connection may serve another request after this answer; decided at the latest by its head."""
+        self.status = 0
+        self.bytes_sent = 0
+        self.started_at = 0.0
+
+    @property
+    def is_started(self) -> bool:
+        return self.status != 0
+
+    @property
+    def is_ended(self) -> bool:
+        return self._connection is None
+
+    @property
+    def is_disconnected(self) -> bool:
+        return self._is_disconnected
+
+    @property
+    def unsent_bytes(self) -> int:
+        connection = self._connection
+        return 0 if connection is None else connection.unsent_bytes
+
+    def respond(self, status: int, headers: HeaderList = (), body: bytes = b"") -> None:
+        connection = self._connection
+        if connection is None or self.status:
+            self._check_unstarted()
+            return
+        line = status_line(status)
+        fields = encode_fields(headers)
+        self.status = status
+        if status in _NO_BODY_STATUSES:
+            body = b""
+            length = b""
+        else:
+            length = b"content-length: %d\r\n" % len(body)
+        head = b"%b%b%bdate: %b\r\n%b\r\n" % (line, fields, length, date_now(), self._connection_field(connection))
+        if self.request.method == "HEAD":
+            body = b""
+        self.bytes_sent = len(body)
+        if len(body) < _COPY_BELOW:
+            connection.send(head + body)
+        else:
+            connection.send_all(head, body)
+        self._finish(connection)
+
+    def start(self, status: int, headers: HeaderList) -> None:
+        connection = self._connection
+        if connection is None or self.status:
+            self._check_unstarted()
+            return
+        line = status_line(status)
+        fields = encode_fields(headers)
+        self.status = status
+        if self.request.method == "HEAD" or status in _NO_BODY_STATUSES:
+            self._framing = _NO_BODY
+            coding = b""
+        elif self.is_http10:
+            # No chunks for such a client: the body ends with the connection (RFC 9112 §6.3).
+            self._framing = _UNTIL_CLOSE
+            self.keep_alive = False
+            coding = b""
+        else:
+            coding = b"transfer-encoding: chunked\r\n"
+        self._head = b"%b%b%bdate: %b\r\n%b\r\n" % (
+            line,
+            fields,
+            coding,
+            date_now(),
+            self._connection_field(connection),
+        )
+        connection.loop.call_soon(self._send_head)
+
+    def write(self, data: bytes) -> None:
+        connection = self._connection
+        if connection is None or not self.status:
+            if self._is_disconnected:
+                return
+            raise RuntimeError("write after end" if self.status else "write before start")
+        if not data or self._framing is _NO_BODY:
+            return
+        self.bytes_sent += len(data)
+        if self._framing is _CHUNKED:
+            if self._head:
+                data = b"%b%x\r\n%b\r\n" % (self._head, len(data), data)
+                self._head = b""
+            else:
+                data = b"%x\r\n%b\r\n" % (len(data), data)
+        elif self._head:
+            data = self._head + data
+            self._head = b""
+        connection.send(data)
+
+    def end(self) -> None:
+        connection = self._connection
+        if connection is None:
+            return
+        if not self.status:
+            raise RuntimeError("end before start")
+        last = self._head
+        self._head = b""
+        if self._framing is _CHUNKED:
+            last += b"0\r\n\r\n"
+        if last:
+            connection.send(last)
+        self._finish(connection)
+
+    async def drain(self) -> None:
+        if self._connection is not None:
+            await self._connection.drain()
+        if self._is_disconnected:
+            raise TransportClosed("the client has left")
+
+    def abort(self, reason: str) -> None:
+        if self._connection is not None:
+            self._connection.abort(reason)
+
+    def on_disconnect(self, callback: Callable[[], None]) -> None:
+        if self._is_disconnected:
+            callback()
+        elif self._connection is not None:
+            if self._callbacks is None:
+                self._callbacks = []
+            self._callbacks.append(callback)
+
+    def disconnect(self) -> None:
+        """The connection's word that the client has left (or is dropped) before the answer was complete."""
+        connection = self._connection
+        if connection is None:
+            return
+        self._connection = None
+        self._is_disconnected = True
+        self._head = b""
+        callbacks, self._callbacks = self._callbacks, None
+        for callback in callbacks or ():
+            try:
+                callback()
+            except Exception as error:
+                connection.loop.call_exception_handler({"message": "a disconnect callback failed", "exception": error})
+
+    def _check_unstarted(self) -> None:
+        """Nothing is to be done for a client that left; anything else is the handler's fault."""
+        if not self._is_disconnected:
+            raise RuntimeError("the answer was started before")
+
+    def _connection_field(self, connection: H1Connection) -> bytes:
+        """Decide whether the connection stays, at the last moment, and say so if it is not understood."""
+        if not self.keep_alive or not connection.can_stay():
+            self.keep_alive = False
+            return b"connection: close\r\n"
+        return b"connection: keep-alive\r\n" if self.is_http10 else b""
+
+    def _send_head(self) -> None:
+        """Send the head by itself: no piece came within the loop's turn."""
+        if self._head and self._connection is not None:
+            head, self._head = self._head, b""
+            self._connection.send(head)
+
+    def _finish(self, connection: H1Connection) -> None:
+        self._connection = None
+        self._callbacks = None
+        connection.answered(self)
+
+
+_NO_BODY, _UNTIL_CLOSE, _CHUNKED = range(3)
