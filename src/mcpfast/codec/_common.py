@@ -95,3 +95,7 @@ def encode_name(what: str, value: object) -> bytes:
 def refuse_closed(what: str) -> NoReturn:
     """Raise what the use of a closed decoder or writer raises: a mistake of ours, so no peer's error."""
     raise RuntimeError(f"{what} is closed")
+
+
+def data_type_error(value: object) -> TypeError:
+    return TypeError(f"data must be str, bytes-like or None, got {type(value).__name__}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from ._common import as_bytes, check_retry, encode_name, encode_text
+from ._common import as_bytes, check_retry, data_type_error, encode_name, encode_text
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -83,4 +83,4 @@ def _payload(data: str | Buffer) -> bytes:
     try:
         return as_bytes("data", data)
     except TypeError:
-        raise TypeError(f"data must be str, bytes-like or None, got {type(data).__name__}") from None
+        raise data_type_error(data) from None

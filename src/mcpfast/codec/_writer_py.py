@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from ._common import DEFAULT_FLUSH_BYTES, as_bytes, check_callable, check_size, refuse_closed
 from ._encoder_py import encode_comment, encode_event
@@ -124,6 +124,9 @@ class EventWriter:
         if not self._closed:
             self._closed = True
             self.flush()
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("cannot pickle 'EventWriter' object")
 
     def _add(self, frame: bytes) -> None:
         self._buffer += frame
