@@ -36,7 +36,7 @@ MAY_IMPORT = {
     "": {"errors", "codec", "jsonrpc", "protocol", "http", "server", "client"},  # the package itself, all lazily
 }
 WITHOUT_IO = {"", *BASE, "codec", "jsonrpc", "protocol"}
-IO_LIBRARIES = {"asyncio", "anyio", "httptools", "httpx", "httpx2", "selectors", "socket", "ssl", "starlette", "uvloop"}
+IO_LIBRARIES = {"asyncio", "anyio", "httptools", "httpx", "httpx2", "socket", "ssl", "starlette", "uvloop"}
 
 SOURCES = sorted(path.relative_to(PACKAGE) for path in PACKAGE.rglob("*") if path.suffix in {".py", ".pyx", ".pxd"})
 
