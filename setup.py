@@ -31,12 +31,13 @@ def extensions() -> list[Extension]:
             [source],
             include_dirs=[os.path.dirname(source)],
             extra_compile_args=flags,
-            optional=wanted == "auto",
         )
         for name, source in SOURCES.items()
     ]
     # force: C left over from another Cython or another commit is never reused.
     built: list[Extension] = cythonize(modules, force=True, build_dir="build", language_level=3)
+    for module in built:
+        module.optional = wanted == "auto"  # cythonize() would not pass it on
     return built
 
 
