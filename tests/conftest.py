@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 
 import pytest
+
+from mcpfast import _json, codec
 
 LOOPS = [
     pytest.param(("asyncio", {"use_uvloop": False}), id="asyncio"),
@@ -21,3 +24,13 @@ def anyio_backend(request: pytest.FixtureRequest) -> tuple[str, dict[str, bool]]
     """Run each async test (marked ``anyio``) on stock asyncio and on uvloop."""
     backend: tuple[str, dict[str, bool]] = request.param
     return backend
+
+
+def pytest_sessionstart() -> None:
+    """Fail the run where compiled modules are absent without being told so: it would test the pure ones twice."""
+    is_meant = os.environ.get("MCPFAST_NO_EXTENSIONS") == "1" or os.environ.get("MCPFAST_BUILD_EXTENSION") == "no"
+    if not is_meant and {codec.IMPLEMENTATION, _json.IMPLEMENTATION} != {"cython"}:
+        pytest.exit(
+            "the compiled modules are absent: build them as ci/test.sh does, or set MCPFAST_NO_EXTENSIONS=1",
+            returncode=1,
+        )
