@@ -26,7 +26,6 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable
 from enum import Enum
 from itertools import accumulate
 from typing import Any, NoReturn
@@ -201,15 +200,13 @@ def _with_exact_ints(value: Any, depth: int) -> Any:
     """Return a copy of ``value`` in which integers over 64 bits are ready-made JSON."""
     if isinstance(value, int):
         return value if -(1 << 63) <= value < 1 << 64 else orjson.Fragment(_exact_digits(value))
-    if isinstance(value, (dict, list, tuple)):
-        if depth == MAX_DEPTH:  # also where a value that holds itself ends up
-            refuse_depth(INTERNAL_ERROR)
-        copy: Callable[[Any], Any] = lambda item: _with_exact_ints(item, depth + 1)  # noqa: E731
-        if isinstance(value, dict):
-            return {key: copy(item) for key, item in value.items()}
-        # orjson writes no subclass of tuple, so that one stays as it is and is refused.
-        return [copy(item) for item in value] if isinstance(value, list) or type(value) is tuple else value
-    return value
+    if not (isinstance(value, (dict, list)) or type(value) is tuple):  # orjson writes no subclass of tuple
+        return value
+    if depth == MAX_DEPTH:  # also where a value that holds itself ends up
+        refuse_depth(INTERNAL_ERROR)
+    if isinstance(value, dict):
+        return {key: _with_exact_ints(item, depth + 1) for key, item in value.items()}
+    return [_with_exact_ints(item, depth + 1) for item in value]
 
 
 def _exact_digits(number: int) -> bytes:
