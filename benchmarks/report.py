@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from benchmarks.codec.cases import CLOCK, MODES, decode_calls, encode_calls, payloads, writer_calls
+from benchmarks.codec.cases import CLOCK, MODES, burst, decode_calls, encode_calls, payloads, writer_calls
 from benchmarks.contenders import AIOHTTP_SSE, DECODERS, ENCODERS, HTTPX2, HTTPX_SSE, SSE_STARLETTE, load
 from benchmarks.fixtures import CRLF, LF, SHAPES, SIZES, shape, size_name, sized
 from benchmarks.machine import ROOT, Machine
@@ -67,7 +67,7 @@ def _encode_cell(size: int, kind: str, measure: Measure) -> Cell:
 
 
 def _writer_cell(size: int, measure: Measure) -> Cell:
-    texts = payloads(size)
+    texts = burst(size)
     return Cell(size_name(size), len(texts), size * len(texts), measure(writer_calls(texts)))
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks.codec.cases import payloads, writer_call
+from benchmarks.codec.cases import burst, writer_call
 from benchmarks.contenders import WRITERS, Absent
 from benchmarks.fixtures import SIZES, size_name
 
@@ -20,7 +20,7 @@ def bench_burst(benchmark: Any, size: int, contender: str) -> None:
         writer = WRITERS[contender]()
     except Absent as error:
         pytest.skip(f"{contender}: {error}")
-    texts = payloads(size)
+    texts = burst(size)
     benchmark.group = f"write {size_name(size)}: {len(texts)} events"
     benchmark.extra_info.update(events=len(texts), payload_bytes=size * len(texts))
     benchmark(writer_call(writer, texts))

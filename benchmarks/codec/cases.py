@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from typing import Any
 
 from benchmarks.contenders import DECODERS, ENCODERS, WRITERS, Decoder, Encoder, Writer, load
-from benchmarks.fixtures import Traffic, sized
+from benchmarks.fixtures import KIB, Traffic, messages
 
 __all__ = [
     "CLOCK",
     "MODES",
     "WrongAnswer",
+    "burst",
     "decode_call",
     "decode_calls",
     "encode_call",
@@ -52,35 +53,43 @@ def decode_call(decoder: Decoder, traffic: Traffic, mode: str) -> Callable[[], N
     return lambda: read(chunks)
 
 
-def payloads(size: int) -> tuple[str, ...]:
-    """Return the messages of the stream of that size: what encoders get is what decoders find."""
-    return tuple(event.data for event in sized(size).events)
+def payloads(size: int, total_bytes: int = 64 * KIB) -> tuple[str, ...]:
+    """Return messages to encode: ``total_bytes`` of them, at least one.
+
+    No more: what an encoder gets was made a moment ago and is in the processor's cache.
+    """
+    return messages(size, max(total_bytes // size, 1))
 
 
-def encode_call(encoder: Encoder, messages: Sequence[Any]) -> Callable[[], None]:
-    """Return a call that encodes each message (str or bytes, without line ends in them) once.
+def burst(size: int) -> tuple[str, ...]:
+    """Return messages to write: enough for several writes of 64 KiB."""
+    return payloads(size, 256 * KIB)
+
+
+def encode_call(encoder: Encoder, texts: Sequence[Any]) -> Callable[[], None]:
+    """Return a call that encodes each text (str or bytes, without line ends in them) once.
 
     Raises:
         WrongAnswer: the contender's events are not the bytes they must be, LF and CRLF being the same.
     """
     # sse-starlette and aiohttp-sse end lines with CRLF unless told otherwise, which is the same event.
-    if [frame.replace(b"\r\n", b"\n") for frame in encoder.frames(messages)] != [_frame(data) for data in messages]:
-        raise WrongAnswer(f"{encoder.name} encodes {len(messages)} messages into other events")
-    return lambda: encoder.encode_all(messages)
+    if [frame.replace(b"\r\n", b"\n") for frame in encoder.frames(texts)] != [_frame(data) for data in texts]:
+        raise WrongAnswer(f"{encoder.name} encodes {len(texts)} texts into other events")
+    return lambda: encoder.encode_all(texts)
 
 
-def writer_call(writer: Writer, messages: Sequence[str]) -> Callable[[], None]:
-    """Return a call that sends the messages in one burst.
+def writer_call(writer: Writer, texts: Sequence[str]) -> Callable[[], None]:
+    """Return a call that sends the texts in one burst.
 
     Raises:
         WrongAnswer: other bytes come out than those of the events.
     """
     written: list[bytes] = []
-    writer.send_all(messages, lambda data: written.append(bytes(data)))
-    if b"".join(written).replace(b"\r\n", b"\n") != b"".join(map(_frame, messages)):
-        raise WrongAnswer(f"{writer.name} writes {len(messages)} events as others")
+    writer.send_all(texts, lambda data: written.append(bytes(data)))
+    if b"".join(written).replace(b"\r\n", b"\n") != b"".join(map(_frame, texts)):
+        raise WrongAnswer(f"{writer.name} writes {len(texts)} events as others")
     sink = deque[bytes](maxlen=0).append  # takes and drops, in C
-    return lambda: writer.send_all(messages, sink)
+    return lambda: writer.send_all(texts, sink)
 
 
 def decode_calls(traffic: Traffic, mode: str) -> dict[str, Callable[[], None]]:
@@ -88,14 +97,15 @@ def decode_calls(traffic: Traffic, mode: str) -> dict[str, Callable[[], None]]:
     return {name: decode_call(decoder, traffic, mode) for name, decoder in load(DECODERS)[0].items()}
 
 
-def encode_calls(messages: Sequence[Any]) -> dict[str, Callable[[], None]]:
-    """Return the calls of all encoders that can run."""
-    return {name: encode_call(encoder, messages) for name, encoder in load(ENCODERS)[0].items()}
+def encode_calls(texts: Sequence[Any], names: Container[str] = ENCODERS) -> dict[str, Callable[[], None]]:
+    """Return the calls of those encoders among ``names`` that can run."""
+    present = load(ENCODERS)[0]
+    return {name: encode_call(encoder, texts) for name, encoder in present.items() if name in names}
 
 
-def writer_calls(messages: Sequence[str]) -> dict[str, Callable[[], None]]:
+def writer_calls(texts: Sequence[str]) -> dict[str, Callable[[], None]]:
     """Return the calls of all writers that can run."""
-    return {name: writer_call(writer, messages) for name, writer in load(WRITERS)[0].items()}
+    return {name: writer_call(writer, texts) for name, writer in load(WRITERS)[0].items()}
 
 
 def _frame(payload: Any) -> bytes:

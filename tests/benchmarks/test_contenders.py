@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from benchmarks import contenders
-from benchmarks.codec.cases import MODES, WrongAnswer, decode_call, encode_call, payloads, writer_call
+from benchmarks.codec.cases import MODES, WrongAnswer, burst, decode_call, encode_call, payloads, writer_call
 from benchmarks.contenders import DECODERS, ENCODERS, WRITERS, Absent, Decoder, Encoder, Writer, load
-from benchmarks.fixtures import CRLF, LF, SHAPES, Event, Traffic, shape, sized
+from benchmarks.fixtures import CRLF, LF, SHAPES, SIZES, Event, Traffic, shape, sized
 
 newlines = pytest.mark.parametrize("newline", [LF, CRLF], ids=["LF", "CRLF"])
 
@@ -46,13 +46,13 @@ def test_decoder_takes_events_of_the_largest_size(name: str) -> None:
 @pytest.mark.parametrize("kind", [str, bytes])
 @pytest.mark.parametrize("name", ENCODERS)
 def test_encoder_writes_messages_right(name: str, kind: type) -> None:
-    texts = payloads(1024)[:20]
+    texts = payloads(1024)
     encode_call(loaded(ENCODERS, name), texts if kind is str else [text.encode() for text in texts])()
 
 
 @pytest.mark.parametrize("name", WRITERS)
 def test_writer_sends_all_of_a_burst_in_order(name: str) -> None:
-    writer_call(loaded(WRITERS, name), payloads(256)[:1000])()
+    writer_call(loaded(WRITERS, name), burst(256))()
 
 
 STREAM = Traffic("two", (b"data: a\n\ndata: b\n\n",), (Event("a"), Event("b")))
@@ -130,5 +130,8 @@ def test_undecoded_reading_asks_for_bytes_only_where_there_are_some() -> None:
     assert asked == ["data_bytes", "data_bytes", "data", "data"]
 
 
-def test_payloads_are_the_messages_of_the_stream() -> None:
-    assert payloads(256) == tuple(event.data for event in sized(256).events)
+@pytest.mark.parametrize("size", SIZES)
+def test_payloads_are_messages_of_the_size_and_few_enough_to_stay_in_the_cache(size: int) -> None:
+    for texts, total_bytes in ((payloads(size), 64 * 1024), (burst(size), 256 * 1024)):
+        assert {len(text.encode()) for text in texts} == {size}
+        assert size * len(texts) == max(size, total_bytes)
