@@ -1,12 +1,18 @@
 """HTTP/1.1 on asyncio, as thin as MCP allows.
 
 =================  ==========================================================================
-``deadlines``      coarse timers, one set per event loop
 ``interface``      Request, Responder and Headers: all that transports know of HTTP
 ``limits``         HTTPLimits: what a server takes, and for how long it waits
-``native_server``  NativeServer: our own listener; its connections, with their heads, bodies and
-                   answers, are in ``_h1_connection``, ``_h1_head``, ``_h1_body``,
-                   ``_h1_chunked``, ``_h1_responder``, its sockets in ``_sockets``
+``deadlines``      coarse timers, one set per event loop
+``native_server``  NativeServer: our own listener
+``_sockets``       its listening sockets
+``_h1_*``          its connections: ``_h1_connection`` is the machine, ``_h1_parser`` and
+                   ``_h1_head`` read heads, ``_h1_body`` and ``_h1_chunked`` bodies,
+                   ``_h1_responder`` writes answers
+``asgi``           ASGIApp: a handler as an ASGI application; one request is an
+                   ``_asgi_exchange``
+``_backlog``       readers that are too far behind, of both
+``_running``       a handler's task, and what to answer when it raises, of both
 =================  ==========================================================================
 """
 

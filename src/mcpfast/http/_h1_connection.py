@@ -18,41 +18,34 @@ side: the two look the same until something is written, and a request must not o
 from __future__ import annotations
 
 import asyncio
-import inspect
-import logging
-import sys
 from collections.abc import Awaitable
 from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, cast
 
-import httptools
-
-from ..errors import TransportClosed
+from ._backlog import Backlog
 from ._h1_body import IncomingBody
 from ._h1_chunked import MalformedChunk
 from ._h1_head import BadRequest, date_now, read_framing, split_request_line, split_target, status_line
+from ._h1_parser import HeadParser
 from ._h1_responder import H1Responder
-from .interface import BodyTooLarge, ClientDisconnected, Headers, Request
+from ._running import answer_failure, start_task
+from .deadlines import MovingDeadline
+from .interface import Headers, Request
+from .limits import MIN_BODY_BYTES_PER_S
 
 if TYPE_CHECKING:
-    from .deadlines import Deadline
     from .native_server import NativeServer
 
 __all__ = ["H1Connection"]
 
-logger = logging.getLogger("mcpfast.http")
-
 HEAD, BODY, ANSWER, CLOSING = range(4)
 
-_NEVER = float("inf")
 # Requests taken from one read before other connections have their turn.
 _REQUESTS_PER_TURN = 32
 # After a refusal the client may still be sending. Closing at once would make the system answer with a
 # reset, which can destroy the refusal before it is read; so input is dropped for a while.
 _LINGER_S = 2.0
-# A body that comes slower is as good as stalled: one byte now and then would hold a connection for days.
-_MIN_BODY_BYTES_PER_S = 50
 # What is left of a body nobody wants is read, to keep the connection, up to this size.
 _DISCARD_BYTES = 64 << 10
 
@@ -63,19 +56,15 @@ class H1Connection(asyncio.Protocol):
     """Lives as long as its socket; owned by its :class:`NativeServer`."""
 
     __slots__ = (
+        "_backlog",
         "_body",
         "_body_mark",
         "_close_reason",
         "_data",
-        "_drain_waiters",
-        "_due",
-        "_fields",
-        "_head_count",
         "_is_advancing",
         "_is_fresh",
         "_is_reading_paused",
-        "_keep_alive",
-        "_last_message_bytes",
+        "_limit",
         "_parser",
         "_pos",
         "_responder",
@@ -85,13 +74,11 @@ class H1Connection(asyncio.Protocol):
         "_state",
         "_taken_mark",
         "_task",
-        "_timer",
-        "_timer_due",
         "_transport",
-        "_write_limit_timer",
         "bytes_in",
         "bytes_out",
         "client",
+        "last_message_bytes",
         "loop",
     )
 
@@ -109,28 +96,21 @@ class H1Connection(asyncio.Protocol):
         self._is_advancing = False
         self._is_reading_paused = False
         self._resume_handle: asyncio.Handle | None = None
-        # The head being parsed.
-        self._parser: Any = httptools.HttpRequestParser(self)
-        self._fields: list[tuple[bytes, bytes]] = []
-        self._head_count = 0
-        self._keep_alive = True
+        self._parser = HeadParser()
         self._is_fresh = True  # nothing of the next request has come
         # The request being served.
         self._responder: H1Responder | None = None
         self._body: IncomingBody | None = None
         self._body_mark = 0
         self._task: asyncio.Future[None] | None = None
-        # The one time limit on input that is set now. The timer may come earlier, and is then set again.
-        self._due = _NEVER
-        self._timer: Deadline | None = None
-        self._timer_due = _NEVER
+        # The one time limit on input that is set now.
+        self._limit = MovingDeadline(server.deadlines, self._limit_passed)
         self.bytes_in = 0
-        self.bytes_out = 0
         # Output.
-        self._last_message_bytes = 0
-        self._drain_waiters: list[asyncio.Future[None]] | None = None  # not None: more than the limit is unsent
-        self._write_limit_timer: Deadline | None = None
-        self._taken_mark = 0  # bytes the system had taken when a limit began
+        self.bytes_out = 0
+        self.last_message_bytes = 0
+        self._backlog: Backlog | None = None
+        self._taken_mark = 0  # bytes the system had taken when closing began
 
     # The loop calls these
 
@@ -147,7 +127,7 @@ class H1Connection(asyncio.Protocol):
         peer = transport.get_extra_info("peername")
         if isinstance(peer, tuple):
             self.client = peer[:2]
-        self._limit_in(limits.head_timeout_s)
+        self._limit.set(limits.head_timeout_s)
 
     def data_received(self, data: bytes) -> None:
         self.bytes_in += len(data)
@@ -171,33 +151,19 @@ class H1Connection(asyncio.Protocol):
         self._server.dismiss(self, self._close_reason or "client")
         self._disconnect()
         self._state = CLOSING
-        self._due = _NEVER
-        for handle in (self._timer, self._write_limit_timer, self._resume_handle):
-            if handle is not None:
-                handle.cancel()
-        self._timer = self._write_limit_timer = self._resume_handle = None
-        self._parser = None  # the two hold each other
+        if self._resume_handle is not None:
+            self._resume_handle.cancel()
+            self._resume_handle = None
+        self._limit.close()
+        self._parser.close()
         self._data = b""
         self._pos = 0
 
     def pause_writing(self) -> None:
-        self._drain_waiters = []
-        self._watch_reader(self.bytes_out - self.unsent_bytes)
+        self._backlog = Backlog(self, self._server.limits, self._server.deadlines)
 
     def resume_writing(self) -> None:
-        if self._write_limit_timer is not None:
-            self._write_limit_timer.cancel()
-            self._write_limit_timer = None
-        self._wake_drains()
-
-    # httptools calls these
-
-    def on_header(self, name: bytes, value: bytes) -> None:
-        self._fields.append((name.lower(), value))
-
-    def on_headers_complete(self) -> None:
-        self._head_count += 1
-        self._keep_alive = self._parser.should_keep_alive()
+        self._end_backlog()
 
     # Input
 
@@ -262,7 +228,7 @@ class H1Connection(asyncio.Protocol):
             self._scanned = max(size - 3, 0)
             if self._is_fresh:
                 self._is_fresh = False
-                self._limit_in(limits.head_timeout_s)
+                self._limit.set(limits.head_timeout_s)
             return False
         self._scanned = 0
         end += 4
@@ -286,7 +252,7 @@ class H1Connection(asyncio.Protocol):
         """Parse ``head``, take the body if it is here, and call the handler."""
         server = self._server
         method, target, is_http10 = split_request_line(head)
-        fields, takes_body = self._parse_fields(head, method)
+        fields = self._parser.parse(head, method, server.limits.max_head_fields)
         framing = read_framing(fields, is_http10)
         if target == b"*" and method == b"OPTIONS":
             path, query, authority = "*", "", None
@@ -303,8 +269,7 @@ class H1Connection(asyncio.Protocol):
             end = self._pos + length
             body = bytes(self._data[self._pos : end])
             self._pos = end
-            if takes_body:
-                self._parser.feed_data(body)
+            self._parser.skip(body)
         elif length or framing.is_chunked:
             body = None
             self._body = IncomingBody(
@@ -313,7 +278,7 @@ class H1Connection(asyncio.Protocol):
                 self._ask_for_body if framing.expects_continue else None,
             )
             receive_body = self._body.receive
-            self._parser = httptools.HttpRequestParser(self)  # the old one would wait for the body
+            self._parser.restart()
 
         request = Request(
             method.decode("ascii"),
@@ -325,19 +290,19 @@ class H1Connection(asyncio.Protocol):
             body=body,
             receive_body=receive_body,
         )
-        self._responder = responder = H1Responder(self, request, is_http10, self._keep_alive)
+        self._responder = responder = H1Responder(self, request, is_http10, self._parser.keep_alive)
         server.requests += 1
         if server.access_log is not None:
             responder.started_at = perf_counter()
         if body is None:
             self._state = BODY
             if framing.expects_continue:
-                self._due = _NEVER  # a client that waits for 100 Continue is not late before it was asked
+                self._limit.clear()  # a client that waits for 100 Continue is not late before it was asked
             else:
                 self._expect_body()
         else:
             self._state = ANSWER
-            self._due = _NEVER
+            self._limit.clear()
         if path == "*":
             responder.respond(204)  # asks for the server as such, not for what a handler serves
             return
@@ -349,37 +314,11 @@ class H1Connection(asyncio.Protocol):
         if awaitable is not None:
             self._start_task(responder, awaitable)
 
-    def _parse_fields(self, head: bytes, method: bytes) -> tuple[list[tuple[bytes, bytes]], bool]:
-        """Return the fields of ``head``, and whether the parser goes on to take the body."""
-        fields = self._fields = list[tuple[bytes, bytes]]()
-        self._head_count = 0
-        takes_body = True
-        try:
-            self._parser.feed_data(head)
-        except httptools.HttpParserUpgrade:
-            # An offer that may be ignored (RFC 9110 §7.8). The parser takes the head for all it gets of
-            # this request, and is ready for the next one.
-            takes_body = False
-        except httptools.HttpParserInvalidMethodError:
-            raise BadRequest(501 if method.isalpha() and method.isupper() else 400) from None
-        except httptools.HttpParserError:
-            raise BadRequest(400) from None
-        if method == b"CONNECT":
-            raise BadRequest(501)
-        if self._head_count != 1:
-            raise BadRequest(400)
-        if len(fields) > self._server.limits.max_head_fields:
-            raise BadRequest(431, "head_too_large")
-        if b" \r\n" in head or b"\t\r\n" in head:
-            # httptools leaves white space after values where it was.
-            fields = [(name, value.rstrip(b" \t")) for name, value in fields]
-        return fields, takes_body
-
     # The body, when it did not come with the head
 
     def _expect_body(self) -> None:
         self._body_mark = self.bytes_in
-        self._limit_in(self._server.limits.body_timeout_s)
+        self._limit.set(self._server.limits.body_timeout_s)
 
     def _ask_for_body(self) -> None:
         """The handler wants a body whose client waits to be asked."""
@@ -401,7 +340,7 @@ class H1Connection(asyncio.Protocol):
         self._body = None
         if self._responder is not None:
             self._state = ANSWER
-            self._due = _NEVER
+            self._limit.clear()
         elif self._server.is_draining:
             self._close("shutdown")
         else:
@@ -411,13 +350,7 @@ class H1Connection(asyncio.Protocol):
     # The handler and its answer
 
     def _start_task(self, responder: H1Responder, awaitable: Awaitable[None]) -> None:
-        task: asyncio.Future[None]
-        if not inspect.iscoroutine(awaitable):
-            task = asyncio.ensure_future(awaitable, loop=self.loop)
-        elif _EAGER:
-            task = asyncio.Task(awaitable, loop=self.loop, **_EAGER)
-        else:
-            task = self.loop.create_task(awaitable)
+        task = start_task(awaitable, self.loop)
         if task.done():
             self._task_done(responder, task)
             return
@@ -440,19 +373,7 @@ class H1Connection(asyncio.Protocol):
                 self._handler_failed(responder, error)
 
     def _handler_failed(self, responder: H1Responder, error: BaseException) -> None:
-        if isinstance(error, BodyTooLarge) and not responder.is_started:
-            if not responder.is_disconnected:
-                self._server.count_refused("body_too_large")
-                responder.respond(413, _PLAIN_TEXT, b"Content Too Large")
-            return
-        if responder.is_disconnected and isinstance(error, (ClientDisconnected, TransportClosed)):
-            return
-        request = responder.request
-        logger.error("handler of %s %r failed", request.method, request.path, exc_info=error)
-        if responder.is_started:
-            responder.abort("handler_error")
-        else:
-            responder.respond(500, _PLAIN_TEXT, b"Internal Server Error")
+        answer_failure(responder.request, responder, error, self._server.count_refused)
 
     def can_stay(self) -> bool:
         """The connection can serve another request after the answer that begins now."""
@@ -483,7 +404,7 @@ class H1Connection(asyncio.Protocol):
 
     def _await_request(self) -> None:
         self._state = HEAD
-        self._limit_in(self._server.limits.idle_timeout_s)
+        self._limit.set(self._server.limits.idle_timeout_s)
 
     # Output
 
@@ -493,45 +414,25 @@ class H1Connection(asyncio.Protocol):
 
     def send(self, data: bytes) -> None:
         self.bytes_out += len(data)
-        self._last_message_bytes = len(data)
+        self.last_message_bytes = len(data)
         self._transport.write(data)
 
     def send_all(self, head: bytes, body: bytes) -> None:
         """Send both in one call, without copying a large body behind its head where the loop can do so."""
         size = len(head) + len(body)
         self.bytes_out += size
-        self._last_message_bytes = size
+        self.last_message_bytes = size
         self._transport.writelines((head, body))
 
     async def drain(self) -> None:
         """Wait until the reader is not over the limit, or has left."""
-        if self._drain_waiters is not None:
-            waiter = self.loop.create_future()
-            self._drain_waiters.append(waiter)
-            await waiter
+        while self._backlog is not None:
+            await self._backlog.wait()
 
-    def _wake_drains(self) -> None:
-        waiters, self._drain_waiters = self._drain_waiters, None
-        for waiter in waiters or ():
-            if not waiter.done():
-                waiter.set_result(None)
-
-    def _check_reader(self) -> None:
-        """The reader was over the limit all the time that one may be."""
-        self._write_limit_timer = None
-        limits = self._server.limits
-        unsent = self.unsent_bytes
-        taken = self.bytes_out - unsent
-        if taken <= self._taken_mark or unsent - self._last_message_bytes > limits.max_unsent_bytes:
-            self.abort("slow_reader")
-        else:
-            self._watch_reader(taken)
-
-    def _watch_reader(self, taken: int) -> None:
-        self._taken_mark = taken
-        self._write_limit_timer = self._server.deadlines.after(
-            self._server.limits.slow_reader_timeout_s, self._check_reader
-        )
+    def _end_backlog(self) -> None:
+        if self._backlog is not None:
+            self._backlog.close()
+            self._backlog = None
 
     # The end
 
@@ -580,7 +481,7 @@ class H1Connection(asyncio.Protocol):
         self._close_reason = self._close_reason or reason
         self._state = CLOSING
         self._taken_mark = self.bytes_out - self.unsent_bytes
-        self._limit_in(seconds)
+        self._limit.set(seconds)
 
     def _disconnect(self) -> None:
         """Tell the handler that its client has left, if there is one at work."""
@@ -591,32 +492,11 @@ class H1Connection(asyncio.Protocol):
             body.lose()
         if responder is not None:
             responder.disconnect()
-        self._wake_drains()
+        self._end_backlog()
         if task is not None and task is not _current_task(self.loop):
             task.cancel()
 
     # Time limits on input, and on closing
-
-    def _limit_in(self, seconds: float) -> None:
-        """Set the one limit. A timer that comes sooner is left alone: it looks at ``_due`` when it fires."""
-        due = self._due = self.loop.time() + seconds
-        if due < self._timer_due:
-            if self._timer is not None:
-                self._timer.cancel()
-            self._timer = self._server.deadlines.after(seconds, self._on_timer)
-            self._timer_due = due
-
-    def _on_timer(self) -> None:
-        self._timer = None
-        self._timer_due = _NEVER
-        if self._due == _NEVER:
-            return
-        left = self._due - self.loop.time()
-        if left > 0:
-            self._limit_in(left)
-            return
-        self._due = _NEVER
-        self._limit_passed()
 
     def _limit_passed(self) -> None:
         limits = self._server.limits
@@ -626,7 +506,7 @@ class H1Connection(asyncio.Protocol):
             else:
                 self._close("idle")
         elif self._state == BODY:
-            if self.bytes_in - self._body_mark >= _MIN_BODY_BYTES_PER_S * limits.body_timeout_s:
+            if self.bytes_in - self._body_mark >= MIN_BODY_BYTES_PER_S * limits.body_timeout_s:
                 self._expect_body()
             else:
                 self._refuse(408, "body_timeout")
@@ -634,7 +514,7 @@ class H1Connection(asyncio.Protocol):
             taken = self.bytes_out - self.unsent_bytes
             if self.unsent_bytes and taken > self._taken_mark:
                 self._taken_mark = taken
-                self._limit_in(limits.slow_reader_timeout_s)
+                self._limit.set(limits.slow_reader_timeout_s)
             else:
                 self._transport.abort()
 
@@ -645,8 +525,3 @@ def _current_task(loop: asyncio.AbstractEventLoop) -> asyncio.Task[Any] | None:
         return asyncio.current_task(loop)
     except RuntimeError:
         return None
-
-
-# A handler that never waits is done at once, without a turn of the loop (Python 3.12).
-_EAGER: dict[str, Any] = {"eager_start": True} if sys.version_info >= (3, 12) else {}
-_PLAIN_TEXT = ((b"content-type", b"text/plain; charset=utf-8"),)

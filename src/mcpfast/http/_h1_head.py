@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from .interface import HeaderList
 
 __all__ = [
+    "NO_BODY_STATUSES",
     "BadRequest",
     "Framing",
     "date_now",
@@ -146,6 +147,10 @@ def read_framing(fields: list[tuple[bytes, bytes]], is_http10: bool) -> Framing:
     if lengths > 1 or (lengths and framing.is_chunked):
         raise BadRequest(400)
     return framing
+
+
+NO_BODY_STATUSES = frozenset({204, 304})
+"""Answers that end with their head, whatever it says (RFC 9112 §6.3)."""
 
 
 def status_line(status: int) -> bytes:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ..errors import TransportClosed
-from ._h1_head import date_now, encode_fields, status_line
+from ._h1_head import NO_BODY_STATUSES, date_now, encode_fields, status_line
 
 if TYPE_CHECKING:
     from ._h1_connection import H1Connection
@@ -16,7 +16,6 @@ __all__ = ["H1Responder"]
 
 # Above this a body is handed to the loop beside its head instead of being copied behind it.
 _COPY_BELOW = 64 << 10
-_NO_BODY_STATUSES = frozenset({204, 304})
 
 
 class H1Responder:
@@ -75,7 +74,7 @@ class H1Responder:
         line = status_line(status)
         fields = encode_fields(headers)
         self.status = status
-        if status in _NO_BODY_STATUSES:
+        if status in NO_BODY_STATUSES:
             body = b""
             length = b""
         else:
@@ -98,7 +97,7 @@ class H1Responder:
         line = status_line(status)
         fields = encode_fields(headers)
         self.status = status
-        if self.request.method == "HEAD" or status in _NO_BODY_STATUSES:
+        if self.request.method == "HEAD" or status in NO_BODY_STATUSES:
             self._framing = _NO_BODY
             coding = b""
         elif self.is_http10:

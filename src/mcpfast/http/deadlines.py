@@ -17,7 +17,7 @@ from collections.abc import Callable
 from heapq import heappop, heappush
 from time import perf_counter
 
-__all__ = ["Deadline", "Deadlines"]
+__all__ = ["Deadline", "Deadlines", "MovingDeadline"]
 
 # Bucket widths in seconds. Powers of two, so that multiples of one are exact floats and buckets of
 # different widths may share a due time. The wider ones keep a long limit (idle 75 s) from having
@@ -140,6 +140,57 @@ class Deadlines:
                     return
             del self._buckets[heappop(self._due)]
 
+
+class MovingDeadline:
+    """A time limit that moves all the time, as that of a connection does, and hardly ever passes.
+
+    Moving it later costs two comparisons: its timer is left as it is, and set again when it fires.
+    """
+
+    __slots__ = ("_callback", "_deadlines", "_due", "_timer", "_timer_due")
+
+    def __init__(self, deadlines: Deadlines, callback: Callable[[], object]) -> None:
+        self._deadlines = deadlines
+        self._callback = callback
+        self._due = _NEVER
+        self._timer: Deadline | None = None
+        self._timer_due = _NEVER
+
+    def set(self, seconds: float) -> None:
+        """Let the limit pass in ``seconds`` from now, instead of when it would have."""
+        due = self._due = self._deadlines.now() + seconds
+        if due < self._timer_due:
+            if self._timer is not None:
+                self._timer.cancel()
+            self._timer = self._deadlines.after(seconds, self._fire)
+            self._timer_due = due
+
+    def clear(self) -> None:
+        """Let there be no limit until the next :meth:`set`."""
+        self._due = _NEVER
+
+    def close(self) -> None:
+        """Let go of the timer too: the end."""
+        self._due = _NEVER
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+            self._timer_due = _NEVER
+
+    def _fire(self) -> None:
+        self._timer = None
+        self._timer_due = _NEVER
+        if self._due == _NEVER:
+            return
+        left = self._due - self._deadlines.now()
+        if left > 0:
+            self.set(left)
+        else:
+            self._due = _NEVER
+            self._callback()
+
+
+_NEVER = float("inf")
 
 # Weak by value: a set of timers is kept by its users, and by the loop while a timer is set. It holds
 # its loop, so an id in this table cannot be that of another loop.

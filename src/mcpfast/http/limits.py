@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["HTTPLimits"]
+__all__ = ["MIN_BODY_BYTES_PER_S", "HTTPLimits"]
+
+# A body that comes slower is as good as stalled: a byte now and then would hold a connection for days.
+MIN_BODY_BYTES_PER_S = 50
 
 
 @dataclass(frozen=True, slots=True)
