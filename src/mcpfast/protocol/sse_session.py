@@ -19,10 +19,10 @@ from typing import Any, Final, Literal
 from ..jsonrpc import Message, Notification, Request, RequestId
 from .refusal import Refusal
 
-__all__ = ["WAIT", "SSESession", "Verdict"]
+__all__ = ["CANCELLED", "FULL", "MISSING", "UNKNOWN", "WAIT", "SSESession", "Verdict", "is_urgent"]
 
-CANCELLED = "notifications/cancelled"
-PING = "ping"
+CANCELLED: Final = "notifications/cancelled"
+PING: Final = "ping"
 
 
 class _Verdict(Enum):
@@ -38,6 +38,13 @@ Verdict = Refusal | Literal[_Verdict.WAIT] | None
 UNKNOWN: Final = Refusal(404, "unknown_session", "unknown session: it has ended, or it lives in another process")
 MISSING: Final = Refusal(400, "no_session_id", "query parameter sessionid is missing, repeated or malformed")
 FULL: Final = Refusal(503, "queue_full", "session takes no more messages now, try again later")
+
+
+def is_urgent(message: Message) -> bool:
+    """Tell whether a message must not wait behind others: an answer, a cancellation or a ping."""
+    if type(message) is Request:
+        return message.method == PING
+    return type(message) is not Notification or message.method == CANCELLED
 
 
 class SSESession:
@@ -79,7 +86,7 @@ class SSESession:
                 return WAIT
             in_flight[id] = None
         elif queued >= self.max_queued:
-            if type(message) is Notification and message.method != CANCELLED:
+            if not is_urgent(message):
                 return WAIT
             if queued >= 2 * self.max_queued:
                 return FULL

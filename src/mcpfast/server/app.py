@@ -1,0 +1,111 @@
+"""One served Server: which path goes where, its lifespan, its end. All transports of an app share their parts."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator, Awaitable, Mapping
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+from ..http.interface import Handler, Request, Responder
+from ..protocol.refusal import Refusal
+from ..protocol.security import LOCAL_HOSTS
+from .application import Server
+from .gate import refuse
+from .options import APP, ServerOptions
+from .shared import Shared
+from .sse_handler import SSEHandler
+
+if TYPE_CHECKING:
+    from ..http.asgi import ASGIApp
+
+__all__ = ["App", "asgi_app"]
+
+logger = logging.getLogger("mcpfast.server")
+
+
+class App:
+    """The Handler of a whole server.
+
+    Args:
+        is_local: the server can be reached from this machine only, so that Host must be a name of it.
+
+    Raises:
+        ValueError: nothing would be served.
+    """
+
+    def __init__(self, server: Server, options: ServerOptions, *, is_local: bool = False) -> None:
+        self.server = server
+        self.options = options
+        self.shared = Shared(options, allowed_hosts=LOCAL_HOSTS if is_local else None)
+        self._sse = SSEHandler.on(self.shared, lambda request: server)
+        self._routes: dict[str, Handler] = {}
+        if options.sse_path is None:
+            raise ValueError("sse_path is None, and HTTP+SSE is all that is served: nothing would be")
+        self._route(options.sse_path, self._sse.serve)
+        here = f"HTTP+SSE is at {options.root_path}{options.sse_path}"
+        self._not_found = Refusal(404, "not_found", f"there is nothing at this path; {here}")
+        self._route(options.path, self._refuse_streamable)
+        self._no_streamable = Refusal(404, "no_streamable_http", f"Streamable HTTP is not served; {here}")
+        warning = self.shared.rules.startup_warning()
+        if warning is not None:
+            logger.warning("%s", warning)
+
+    def _route(self, path: str, handler: Handler) -> None:
+        # With and without the slash at the end: a redirect would lose the body, or the proxy's prefix (C079).
+        self._routes[path] = handler
+        self._routes[path.rstrip("/") + "/"] = handler
+
+    def __call__(self, request: Request, responder: Responder) -> Awaitable[None] | None:
+        """Serve one request: see :data:`~mcpfast.http.interface.Handler`."""
+        stranger = self.shared.gate.stranger(request)
+        if stranger is not None:
+            refuse(stranger, responder, self.shared.stats)
+            return None
+        handler = self._routes.get(request.path)
+        if handler is None:
+            refuse(self._not_found, responder, self.shared.stats)
+            return None
+        return handler(request, responder)
+
+    def _refuse_streamable(self, request: Request, responder: Responder) -> None:
+        refuse(self._no_streamable, responder, self.shared.stats)
+
+    async def start(self) -> None:
+        """Enter the server's lifespan. Raises what it raises."""
+        await self.shared.hosting.enter(self.server)
+
+    async def drain(self, grace_s: float | None = None) -> None:
+        """End all sessions; see :meth:`SSEHandler.drain`."""
+        await self._sse.drain(grace_s)
+
+    def hurry(self) -> None:
+        """End the sessions that :meth:`drain` still waits for."""
+        self._sse.hurry()
+
+    async def stop(self) -> None:
+        """Leave the server's lifespan. Raises what it raises."""
+        await self.shared.hosting.aclose()
+
+    def stats(self, shell: dict[str, Any]) -> dict[str, Any]:
+        """Return the shell's statistics with ours added."""
+        return self.shared.stats.merged(shell)
+
+
+def asgi_app(server: Server, options: Mapping[str, Any]) -> ASGIApp:
+    """Return an ASGI application; see :meth:`Server.asgi`."""
+    from ..http.asgi import ASGIApp
+
+    checked = ServerOptions.of(options, APP, "asgi()")
+    app = App(server, checked)
+
+    @asynccontextmanager
+    async def lifespan() -> AsyncIterator[None]:
+        await app.start()
+        try:
+            yield
+        finally:
+            await app.drain()
+            await app.stop()
+
+    return ASGIApp(app, lifespan=lifespan, limits=checked.http_limits())

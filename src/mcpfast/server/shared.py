@@ -1,0 +1,50 @@
+"""What the transports and sessions of one app share."""
+
+from __future__ import annotations
+
+import asyncio
+
+from ..protocol.security import OriginAndHost
+from .gate import Gate
+from .hosting import Hosting
+from .keepalive import KeepAlive
+from .load import PROCESS
+from .options import ServerOptions
+from .stats import Stats
+
+__all__ = ["Shared"]
+
+
+class Shared:
+    """Options, checks, counters and timers of one app. It comes to life in a running loop, at the first request.
+
+    Args:
+        allowed_hosts: what Host may be where the options do not say.
+    """
+
+    def __init__(self, options: ServerOptions, *, allowed_hosts: tuple[str, ...] | None = None) -> None:
+        self.options = options
+        hosts = options.allowed_hosts if options.allowed_hosts is not None else allowed_hosts
+        self.rules = OriginAndHost(hosts, options.allowed_origins)
+        self.gate = Gate(self.rules, options.authenticate)
+        self.stats = Stats()
+        self.load = PROCESS
+        self.hosting = Hosting(
+            max_backlog_messages=options.max_backlog_messages, max_backlog_bytes=options.max_unsent_bytes
+        )
+        self._keepalive: KeepAlive | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """The loop the app runs on."""
+        if self._loop is None:
+            self._loop = asyncio.get_running_loop()
+        return self._loop
+
+    @property
+    def keepalive(self) -> KeepAlive:
+        """The app's one ticker."""
+        if self._keepalive is None:
+            self._keepalive = KeepAlive(self.options.keepalive_s, self.loop)
+        return self._keepalive

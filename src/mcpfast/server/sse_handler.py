@@ -1,0 +1,304 @@
+"""``SSEHandler``: HTTP+SSE at one URL. GET opens a session, POST feeds it (rows A6 to A12, H24-S-01 to 06)."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, TypeAlias
+
+from ..errors import TransportClosed
+from ..http.interface import Request, Responder
+from ..protocol.connection import Connection
+from ..protocol.endpoint import SESSION_PARAMETER, build_endpoint
+from ..protocol.headers import EVENT_STREAM, parse_accept
+from ..protocol.refusal import Refusal
+from ..protocol.sse_session import MISSING, UNKNOWN, SSESession
+from .application import Server
+from .context import Peer
+from .gate import FAILED, refuse
+from .hosting import Hosted
+from .options import HANDLER, ServerOptions
+from .principal import Principal, is_owner
+from .shared import Shared
+from .sse_post import receive_post
+from .sse_session import SSEServerSession
+from .sse_transport import SSEConnection
+from .stream import STREAM_HEADERS
+
+__all__ = ["GetServer", "SSEHandler"]
+
+logger = logging.getLogger("mcpfast.server")
+
+RawApplication: TypeAlias = Callable[[Connection], Coroutine[Any, Any, None]]
+_Found: TypeAlias = Server | RawApplication | None
+GetServer: TypeAlias = Callable[[Request], _Found | Awaitable[_Found]]
+
+_ALLOW = ((b"allow", b"GET, POST, HEAD"),)
+NOT_ALLOWED = Refusal(405, "method_not_allowed", "this URL takes GET and POST", headers=_ALLOW)
+NOT_ACCEPTABLE = Refusal(406, "not_acceptable", f"the answer is {EVENT_STREAM}, which Accept rules out")
+STOPPING = Refusal(503, "stopping", "server is stopping")
+
+_PREFIX = SESSION_PARAMETER + "="
+
+
+class SSEHandler:
+    """A Handler for the one URL of an HTTP+SSE server.
+
+    Args:
+        get_server: ``(request) -> server``, sync or async, called for each GET. It gives the Server to serve the
+            session with, or an async function that takes a Connection to read the raw messages from (the session ends
+            when it returns), or None to refuse with ``no_server_status``. What it raises is answered with 500.
+        **options: see :class:`~mcpfast.server.options.ServerOptions`.
+
+    Raises:
+        TypeError: an option is not known; the message names those that are.
+    """
+
+    def __init__(self, get_server: GetServer, **options: Any) -> None:
+        self._begin(get_server, Shared(ServerOptions.of(options, HANDLER, "SSEHandler")))
+        warning = self.shared.rules.startup_warning()
+        if warning is not None:
+            logger.warning("%s", warning)
+
+    @classmethod
+    def on(cls, shared: Shared, get_server: GetServer) -> SSEHandler:
+        """Return a handler that shares its parts with others of one app, which checks Origin and Host for them."""
+        handler = cls.__new__(cls)
+        handler._begin(get_server, shared)
+        return handler
+
+    def _begin(self, get_server: GetServer, shared: Shared) -> None:
+        self.shared = shared
+        self._get_server = get_server
+        self._sessions: dict[str, SSEServerSession | SSEConnection] = {}
+        self._raw_tasks: dict[str, asyncio.Task[None]] = {}
+        self._is_stopping = False
+        self._emptied: asyncio.Future[None] | None = None  # while drain() waits for sessions to end
+
+    def __call__(self, request: Request, responder: Responder) -> Awaitable[None] | None:
+        """Serve one request: see :data:`~mcpfast.http.interface.Handler`."""
+        stranger = self.shared.gate.stranger(request)
+        if stranger is not None:
+            refuse(stranger, responder, self.shared.stats)
+            return None
+        return self.serve(request, responder)
+
+    def serve(self, request: Request, responder: Responder) -> Awaitable[None] | None:
+        """Serve a request whose Origin and Host were checked."""
+        method = request.method
+        if method == "POST":
+            if self.shared.gate.asks:
+                return self._post_as(request, responder)
+            return self._post(None, request, responder)
+        if method == "GET":
+            return self._get(request, responder)
+        if method == "HEAD":
+            if not self._accepts(request, responder):
+                return None
+            responder.respond(200, STREAM_HEADERS)
+            return None
+        refuse(NOT_ALLOWED, responder, self.shared.stats)
+        return None
+
+    # POST
+
+    async def _post_as(self, request: Request, responder: Responder) -> None:
+        found = await self._principal(request)
+        if isinstance(found, Refusal):
+            refuse(found, responder, self.shared.stats)
+            return
+        waiting = self._post(found, request, responder)
+        if waiting is not None:
+            await waiting
+
+    async def _principal(self, request: Request) -> Principal | Refusal | None:
+        if not self.shared.gate.asks:
+            return None
+        found = self.shared.gate.principal(request)
+        return found if isinstance(found, (Principal, Refusal)) else await found
+
+    def _post(self, principal: Principal | None, request: Request, responder: Responder) -> Awaitable[None] | None:
+        shared = self.shared
+        session_id = _session_id(request)
+        if session_id is None:
+            refuse(MISSING, responder, shared.stats)
+            return None
+        session = self._sessions.get(session_id)
+        # Somebody else's session is not told apart from one that is not there (C065).
+        if session is None or not is_owner(_owner(session), principal):
+            refuse(UNKNOWN, responder, shared.stats)
+            return None
+        if self._is_stopping:
+            refuse(STOPPING, responder, shared.stats)
+            return None
+        return receive_post(session, request, responder, shared.stats, shared.options.max_body_bytes)
+
+    # GET
+
+    def _accepts(self, request: Request, responder: Responder) -> bool:
+        accept = request.headers.find(b"accept")
+        if accept is None or accept == b"text/event-stream":
+            return True
+        if parse_accept(", ".join(request.headers.getall("accept"))).quality(EVENT_STREAM) > 0:
+            return True
+        refuse(NOT_ACCEPTABLE, responder, self.shared.stats)
+        return False
+
+    async def _get(self, request: Request, responder: Responder) -> None:
+        stats = self.shared.stats
+        if not self._accepts(request, responder):
+            return
+        found = await self._principal(request)
+        if isinstance(found, Refusal):
+            refuse(found, responder, stats)
+            return
+        refusal = self._no_room()
+        if refusal is None:
+            try:
+                server = self._get_server(request)
+                if not isinstance(server, Server) and inspect.isawaitable(server):
+                    server = await server
+                if isinstance(server, Server):
+                    hosted = self.shared.hosting.get(server) or await self.shared.hosting.enter(server)
+                    refusal = self._no_room()  # again, as others came while this one waited
+                    if refusal is None:
+                        self._open(hosted, found, request, responder)
+                elif server is None:
+                    refusal = Refusal(self.shared.options.no_server_status, "no_server", "there is no server here")
+                else:
+                    refusal = self._no_room()
+                    if refusal is None:
+                        self._open_raw(server, found, request, responder)
+            except Exception:
+                logger.exception("a session could not be opened")
+                refusal = FAILED
+        if refusal is not None:
+            refuse(refusal, responder, stats)
+
+    def _no_room(self) -> Refusal | None:
+        if self._is_stopping:
+            return STOPPING
+        limit = self.shared.options.max_sessions
+        if len(self._sessions) >= limit:
+            return Refusal(503, "sessions", f"server has {limit} sessions, the limit")
+        return None
+
+    def _new_session(self, request: Request) -> tuple[str, str, SSESession]:
+        options = self.shared.options
+        session_id = options.new_session_id()
+        if session_id in self._sessions:
+            raise ValueError("session_id_factory gave an id that is in use")
+        endpoint = build_endpoint(request.path, session_id, options.root_path or request.root_path)
+        machine = SSESession(max_queued=options.max_queued_messages, max_in_flight=options.max_in_flight)
+        return session_id, endpoint, machine
+
+    def _open(self, hosted: Hosted, principal: Principal | None, request: Request, responder: Responder) -> None:
+        session_id, endpoint, machine = self._new_session(request)
+        peer = Peer(session_id=session_id, principal=principal)
+        session = SSEServerSession(self.shared, hosted, endpoint, request, responder, peer, machine, self._forget)
+        if self.shared.options.on_connection is not None:
+            self.shared.options.on_connection(session)
+        self._remember(session_id, session)
+        session.open()
+
+    def _open_raw(
+        self, application: RawApplication, principal: Principal | None, request: Request, responder: Responder
+    ) -> None:
+        if not callable(application):
+            raise TypeError(f"get_server gave {type(application).__name__}, expected a Server or an async function")
+        session_id, endpoint, machine = self._new_session(request)
+        options = self.shared.options
+        connection = SSEConnection(
+            endpoint,
+            responder,
+            machine,
+            self.shared.keepalive,
+            self.shared.stats,
+            queue_timeout_s=options.queue_timeout_s,
+            max_body_bytes=options.max_body_bytes,
+            max_unsent_bytes=options.max_unsent_bytes,
+        )
+        connection.session_id = session_id
+        connection.principal = principal
+        connection.request = request
+        if options.on_connection is not None:
+            options.on_connection(connection)
+        self._remember(session_id, connection)
+        connection.on_closed = lambda reason: self._forget(session_id, reason)
+        connection.open()
+        if session_id in self._sessions:  # the client has not left meanwhile
+            self._raw_tasks[session_id] = self.shared.loop.create_task(_run_raw(application, connection))
+
+    # The table
+
+    def _remember(self, session_id: str, session: SSEServerSession | SSEConnection) -> None:
+        self._sessions[session_id] = session
+        self.shared.stats.sessions += 1
+
+    def _forget(self, session_id: str, reason: str) -> None:
+        del self._sessions[session_id]
+        self.shared.stats.sessions -= 1
+        self.shared.stats.end(reason)
+        task = self._raw_tasks.pop(session_id, None)
+        if task is not None:
+            task.cancel()
+        if self._emptied is not None and not self._sessions and not self._emptied.done():
+            self._emptied.set_result(None)
+
+    async def drain(self, grace_s: float | None = None) -> None:
+        """End all sessions: idle ones now, others when what they run has ended, at the latest after ``grace_s``.
+
+        From the call on new sessions and messages get 503. Afterwards lifespans that this handler entered are left.
+        """
+        self._is_stopping = True
+        grace_s = self.shared.options.shutdown_grace_s if grace_s is None else grace_s
+        loop = asyncio.get_running_loop()
+        give_up_at = loop.time() + grace_s
+        while True:
+            for session in list(self._sessions.values()):
+                if session.is_idle:
+                    session.end("shutdown")
+            left = give_up_at - loop.time()
+            if not self._sessions or left <= 0:
+                break
+            self._emptied = loop.create_future()
+            await asyncio.wait([self._emptied], timeout=min(left, 0.05))
+        self.hurry()
+
+    def hurry(self) -> None:
+        """End all sessions now, whatever they run."""
+        for session in list(self._sessions.values()):
+            session.end("shutdown")
+
+    async def aclose(self) -> None:
+        """Drain, then leave the lifespans of the servers. For a handler that is used without an app."""
+        await self.drain()
+        await self.shared.hosting.aclose()
+
+
+async def _run_raw(application: RawApplication, connection: SSEConnection) -> None:
+    try:
+        await application(connection)
+    except TransportClosed:
+        pass  # the client left while it was being read from or written to
+    except Exception:
+        logger.exception("the application of a connection failed")
+    finally:
+        connection.end("server_closed")
+
+
+def _owner(session: SSEServerSession | SSEConnection) -> Principal | None:
+    return session.peer.principal if isinstance(session, SSEServerSession) else session.principal
+
+
+def _session_id(request: Request) -> str | None:
+    """Return the session id of a POST; None if there is not exactly one."""
+    query = request.query_string
+    if query.startswith(_PREFIX):
+        rest = query[len(_PREFIX) :]
+        if rest.replace("-", "").replace("_", "").isalnum() and rest.isascii():
+            return rest  # the common case: nothing else, nothing encoded
+    values = set(request.query.get(SESSION_PARAMETER, ()))
+    return values.pop() or None if len(values) == 1 else None
