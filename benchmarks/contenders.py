@@ -16,11 +16,13 @@ changed under us must not leave the tables in silence.
 from __future__ import annotations
 
 import asyncio
+import atexit
 import codecs
 import importlib
 import importlib.util
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from types import ModuleType
 from typing import Any
 
@@ -269,10 +271,21 @@ def _aiohttp_sse_encoder() -> Encoder:
 
     def frames(payloads: Sequence[Any]) -> list[bytes]:
         written: list[bytes] = []
-        asyncio.run(send_all(payloads, written.append))
+        _loop().run_until_complete(send_all(payloads, written.append))
         return written
 
-    return Encoder(AIOHTTP_SSE, frames, lambda payloads: asyncio.run(send_all(payloads, lambda _: None)))
+    def encode_all(payloads: Sequence[Any]) -> None:
+        _loop().run_until_complete(send_all(payloads, lambda _: None))
+
+    return Encoder(AIOHTTP_SSE, frames, encode_all)
+
+
+@cache
+def _loop() -> asyncio.AbstractEventLoop:
+    """One loop for all calls: the making of a loop is not what is timed."""
+    loop = asyncio.new_event_loop()
+    atexit.register(loop.close)
+    return loop
 
 
 def _text(data: str | bytes) -> str:

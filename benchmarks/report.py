@@ -71,11 +71,6 @@ def _writer_cell(size: int, measure: Measure) -> Cell:
     return Cell(size_name(size), len(texts), size * len(texts), measure(writer_calls(texts)))
 
 
-def _absent() -> str:
-    missing = {**load(DECODERS)[1], **load(ENCODERS)[1]}
-    return "".join(f"\nNot measured: {name} ({reason})." for name, reason in missing.items())
-
-
 def _as_json(machine: Machine, found: Iterable[Table]) -> str:
     return json.dumps({"machine": asdict(machine), "tables": [asdict(table) for table in found]}, indent=1)
 
@@ -91,8 +86,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     machine = Machine.this()
     command = " ".join(["python -m benchmarks.report", *(["--quick"] if options.quick else [])])
-    print(f"Measured {machine.describe()}. Medians of {rounds} interleaved rounds; in brackets the lowest and the")
-    print(f"highest ratio of one round. Chunks of 64 KiB. Command: `{command}`.{_absent()}")
+    print(
+        f"Measured {machine.describe()}. Events per second in chunks of 64 KiB, medians of {rounds} interleaved rounds; "
+        f"in brackets the lowest and the highest ratio of one round. Command: `{command}`."
+    )
+    for name, reason in {**load(DECODERS)[1], **load(ENCODERS)[1]}.items():
+        print(f"Not measured: {name} ({reason}).")
 
     found = []
     for table in tables(lambda calls: interleave(calls, rounds=rounds, min_turn_s=turn_s, clock=CLOCK)):
