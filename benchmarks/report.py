@@ -87,8 +87,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     machine = Machine.this()
     command = " ".join(["python -m benchmarks.report", *(["--quick"] if options.quick else [])])
     print(
-        f"Measured {machine.describe()}. Events per second in chunks of 64 KiB, medians of {rounds} interleaved rounds; "
-        f"in brackets the lowest and the highest ratio of one round. Command: `{command}`."
+        f"Measured {machine.describe()}. Events per second, in chunks of 64 KiB: medians of {rounds} interleaved "
+        f"rounds, and in brackets the lowest and the highest ratio of one round. Command: `{command}`."
     )
     for name, reason in {**load(DECODERS)[1], **load(ENCODERS)[1]}.items():
         print(f"Not measured: {name} ({reason}).")
