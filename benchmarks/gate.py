@@ -17,7 +17,7 @@ from benchmarks.targets import SLACK, Cannot, Measured, Target, of_section
 
 __all__ = ["SECTIONS", "judge", "main"]
 
-SECTIONS = {"codec": "benchmarks.codec.section"}
+SECTIONS = {"codec": "benchmarks.codec.section", "e2e": "benchmarks.e2e.section"}
 """Where each section's ``measure(rounds)`` lives. Imported only when asked for: an end-to-end section needs more."""
 
 _LINE = "{:<12} {:<8} {:>10} {:>10} {:>17}  {:<14} {}"

@@ -8,13 +8,14 @@ the kernel's own socket buffers are in neither figure.
 
 from __future__ import annotations
 
+import os
 import resource
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["Memory", "Process", "raise_file_limit"]
+__all__ = ["Memory", "Process", "part_cpus", "raise_file_limit"]
 
 _PROC = Path("/proc")
 
@@ -77,3 +78,13 @@ def raise_file_limit() -> int:
 def _cpu_ns(pid: int) -> int:
     # CPUCLOCK_SCHED (2) of the whole process: the bits clock_getcpuclockid(3) puts together.
     return time.clock_gettime_ns((~pid << 3) | 2)
+
+
+def part_cpus() -> tuple[set[int], set[int]] | None:
+    """Return the CPUs for the servers and the one for the generator; None where there is but one.
+
+    Left alone, the scheduler likes to wake a server on the CPU of the client that wrote to it, and the two
+    then wait for each other.
+    """
+    cpus = sorted(os.sched_getaffinity(0))
+    return (set(cpus[:-1]), {cpus[-1]}) if len(cpus) > 1 else None

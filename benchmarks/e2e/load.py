@@ -4,8 +4,7 @@ Closed loop: each session sends its next call when the last one is answered, as 
 number of sessions is the number of calls in flight. Each call carries a payload of its own, and a wrong
 or missing answer ends the run with `LoadError`: speed with wrong answers is not reported.
 
-A transport is a class with the four members of `Session`. HTTP+SSE is here; the next one adds a class,
-and the loop and the scenarios stay.
+A way to call is a class with the members of `Session`. A transport to come adds one; the loop stays.
 """
 
 from __future__ import annotations
@@ -14,19 +13,30 @@ import asyncio
 import statistics
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import orjson
 
 from benchmarks.e2e.wire import Events, Exchanges, LoadError, Target, connect, failing
 
-__all__ = ["HTTPSSESession", "LoadResult", "Session", "closed_loop", "open_sessions", "quantile"]
+__all__ = [
+    "HTTPSSESession",
+    "JSONSession",
+    "LoadResult",
+    "Session",
+    "closed_loop",
+    "open_callers",
+    "open_sessions",
+    "quantile",
+]
 
 _OPENING_AT_ONCE = 32
 _TIMEOUT_S = 120
 """No step of a run takes this long. It only turns a hang into an error."""
+
+S = TypeVar("S", bound="Session")
 
 
 class Session(Protocol):
@@ -34,11 +44,54 @@ class Session(Protocol):
 
     on_lost: Callable[[LoadError], None]
 
+    async def open(self, target: Target, posts: Exchanges) -> None:
+        """Get ready to call over ``posts``, which is connected."""
+
     def call(self, request: bytes, answer: Callable[[bytes], None]) -> None:
         """Send a JSON-RPC request; ``answer`` gets the answer's bytes when the exchange is over."""
 
     def close(self) -> None:
         """Leave."""
+
+
+class JSONSession:
+    """A caller without a session: each POST brings its answer as JSON.
+
+    Attributes:
+        on_notification: never called; there is no stream.
+    """
+
+    def __init__(self) -> None:
+        self.on_notification: Callable[[bytes], None] = lambda message: None
+        self._posts = Exchanges()
+        self._post_head = b""
+        self._answer: Callable[[bytes], None] | None = None
+
+    @property
+    def on_lost(self) -> Callable[[LoadError], None]:
+        return self._posts.on_lost
+
+    @on_lost.setter
+    def on_lost(self, callback: Callable[[LoadError], None]) -> None:
+        self._posts.on_lost = callback
+
+    async def open(self, target: Target, posts: Exchanges) -> None:
+        """Take ``posts`` for the calls. There is no handshake."""
+        self._posts = posts
+        self._post_head = target.post_head("/mcp")
+
+    def call(self, request: bytes, answer: Callable[[bytes], None]) -> None:
+        self._answer = answer
+        self._posts.send(_framed(self._post_head, request), self._answered)
+
+    def close(self) -> None:
+        pass
+
+    def _answered(self, status: int, body: bytes) -> None:
+        if status != 200:
+            raise LoadError(f"a POST brought status {status}")
+        assert self._answer is not None
+        self._answer(body)
 
 
 class HTTPSSESession:
@@ -80,11 +133,16 @@ class HTTPSSESession:
         path = await self._endpoint
         assert self.events.first_byte_at is not None
         self.first_byte_s = self.events.first_byte_at - sent_at
-        self._post_head = target.post_head(path)
+        self.use(target, path, posts)
         _check_initialized(await self.exchange(_INITIALIZE))
-        status, _ = await posts.exchange(self._framed(_INITIALIZED))
+        status, _ = await posts.exchange(_framed(self._post_head, _INITIALIZED))
         if status != 202:
             raise LoadError(f"notifications/initialized brought status {status}")
+
+    def use(self, target: Target, path: str, posts: Exchanges) -> None:
+        """Post to ``path`` over ``posts`` from now on."""
+        self._posts = posts
+        self._post_head = target.post_head(path)
 
     async def exchange(self, request: bytes) -> bytes:
         """Call and wait: for what is not timed."""
@@ -100,13 +158,10 @@ class HTTPSSESession:
         self._answer = answer
         self._message = None
         self._is_accepted = False
-        self._posts.send(self._framed(request), self._accepted)
+        self._posts.send(_framed(self._post_head, request), self._accepted)
 
     def close(self) -> None:
         self.events.close()
-
-    def _framed(self, message: bytes) -> bytes:
-        return b"%b%d\r\n\r\n%b" % (self._post_head, len(message), message)
 
     def _accepted(self, status: int, body: bytes) -> None:
         if status != 202:
@@ -225,17 +280,18 @@ async def closed_loop(
 
 
 @asynccontextmanager
-async def open_sessions(target: Target, count: int, *, shared: int = 0) -> AsyncIterator[list[HTTPSSESession]]:
+async def open_callers(kind: Callable[[], S], target: Target, count: int, *, shared: int = 0) -> AsyncIterator[list[S]]:
     """Open ``count`` sessions and do their handshakes.
 
     Args:
+        kind: how they call.
         shared: POST connections for all of them together; 0 gives each session its own. Sessions that
             share one must not call at the same time.
 
     Raises:
         LoadError: at the end, if one of them was lost while nobody looked.
     """
-    sessions: list[HTTPSSESession] = []
+    sessions: list[S] = []
     lost: list[LoadError] = []
     connections: list[Exchanges] = []
     remaining = iter(range(count))
@@ -247,7 +303,7 @@ async def open_sessions(target: Target, count: int, *, shared: int = 0) -> Async
                 posts = Exchanges()
                 await connect(target, posts)
                 connections.append(posts)
-            session = HTTPSSESession()
+            session = kind()
             sessions.append(session)
             await session.open(target, posts)
             session.on_lost = lost.append
@@ -264,6 +320,11 @@ async def open_sessions(target: Target, count: int, *, shared: int = 0) -> Async
             connection.close()
 
 
+def open_sessions(target: Target, count: int, *, shared: int = 0) -> AbstractAsyncContextManager[list[HTTPSSESession]]:
+    """Open sessions of HTTP+SSE: see `open_callers`."""
+    return open_callers(HTTPSSESession, target, count, shared=shared)
+
+
 def quantile(ordered: Sequence[float], part: float) -> float:
     """Return the value below which ``part`` of the sorted values lie (nearest rank)."""
     return ordered[min(len(ordered) - 1, int(part * len(ordered)))]
@@ -276,6 +337,10 @@ async def _all(jobs: Iterable[Coroutine[Any, Any, None]]) -> None:
     finally:
         for task in tasks:
             task.cancel()
+
+
+def _framed(head: bytes, message: bytes) -> bytes:
+    return b"%b%d\r\n\r\n%b" % (head, len(message), message)
 
 
 def _call(number: int, text: str) -> bytes:

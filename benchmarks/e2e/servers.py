@@ -4,16 +4,29 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import sys
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from benchmarks.e2e.accounting import Process
+from benchmarks.e2e.accounting import Process, part_cpus
+from benchmarks.e2e.load import HTTPSSESession, JSONSession, Session
 from benchmarks.e2e.wire import LoadError, Target
 
-__all__ = ["BARE", "BARE_ASGI", "OURS", "OURS_ASGI", "SDK", "SDK_MCPSERVER", "Contender", "Server", "start"]
+__all__ = [
+    "BARE",
+    "BARE_ASGI",
+    "BARE_JSON",
+    "OURS",
+    "OURS_ASGI",
+    "SDK",
+    "SDK_MCPSERVER",
+    "Contender",
+    "Server",
+    "start",
+]
 
 _START_TIMEOUT_S = 60
 _COMMAND_TIMEOUT_S = 120
@@ -27,17 +40,20 @@ class Contender:
     Attributes:
         name: as the tables print it.
         peer: its program in `benchmarks.e2e.peers`, and that program's arguments.
+        session: how it is called.
     """
 
     name: str
     peer: tuple[str, ...]
+    session: type[Session] = HTTPSSESession
 
 
 OURS = Contender("mcpfast", ("ours", "native"))
 OURS_ASGI = Contender("mcpfast, ASGI on uvicorn", ("ours", "asgi"))
 SDK = Contender("SDK lowlevel", ("sdk", "lowlevel"))
 SDK_MCPSERVER = Contender("SDK MCPServer", ("sdk", "mcpserver"))
-BARE = Contender("bare", ("bare_sse",))
+BARE = Contender("bare", ("bare", "sse"))
+BARE_JSON = Contender("bare, one POST", ("bare", "json"), JSONSession)
 BARE_ASGI = Contender("bare ASGI on uvicorn", ("bare_asgi",))
 
 
@@ -61,6 +77,7 @@ class Server:
 
     def __init__(self, contender: Contender, child: asyncio.subprocess.Process, port: int) -> None:
         self.name = contender.name
+        self.session = contender.session
         self.target = Target(port)
         self.process = Process(child.pid)
         self._child = child
@@ -84,15 +101,25 @@ class Server:
 async def start(contenders: Sequence[Contender], *options: str) -> AsyncIterator[list[Server]]:
     """Start the contenders, one after the other, and stop them at the end.
 
+    They and this process, the generator, run on different CPUs meanwhile.
+
     Args:
         options: more arguments for each of their programs.
     """
+    before, parts = os.sched_getaffinity(0), part_cpus()
     async with AsyncExitStack() as stack:
-        yield [await stack.enter_async_context(_running(contender, options)) for contender in contenders]
+        if parts is not None:
+            os.sched_setaffinity(0, parts[1])
+            stack.callback(os.sched_setaffinity, 0, before)
+        servers = []
+        for contender in contenders:
+            server = await stack.enter_async_context(_running(contender, options, parts[0] if parts else before))
+            servers.append(server)
+        yield servers
 
 
 @asynccontextmanager
-async def _running(contender: Contender, options: Sequence[str]) -> AsyncIterator[Server]:
+async def _running(contender: Contender, options: Sequence[str], cpus: set[int]) -> AsyncIterator[Server]:
     module, *arguments = contender.peer
     child = await asyncio.create_subprocess_exec(
         sys.executable,
@@ -104,6 +131,7 @@ async def _running(contender: Contender, options: Sequence[str]) -> AsyncIterato
         stdout=asyncio.subprocess.PIPE,
     )
     try:
+        os.sched_setaffinity(child.pid, cpus)  # early: threads take it from the thread that starts them
         announced = await _line(child, contender.name, _START_TIMEOUT_S)
         yield Server(contender, child, announced["port"])
     finally:

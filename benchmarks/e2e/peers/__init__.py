@@ -5,6 +5,6 @@ until that closes (`host`). All of them echo: the tool's answer is one text item
 
 * ``ours``: mcpfast, on its own listener or as ASGI application under uvicorn;
 * ``sdk``: the official SDK's HTTP+SSE application under uvicorn, lowlevel `Server` or `MCPServer`;
-* ``bare_sse``: the least code that does the same exchange on uvloop, httptools and orjson;
+* ``bare``: the least code that does the same exchange on uvloop, httptools and orjson;
 * ``bare_asgi``: the same as an ASGI application under uvicorn.
 """

@@ -65,11 +65,10 @@ def _piece(data: bytes) -> dict[str, Any]:
     return {"type": "http.response.body", "body": data, "more_body": True}
 
 
-async def publish() -> int:
+async def publish() -> None:
     """Send one notification to every stream."""
     data = b'event: message\ndata: {"jsonrpc":"2.0","method":"notifications/resources/updated"}\n\n'
     await asyncio.gather(*(stream(_piece(data)) for stream in _streams.values()))
-    return len(_streams)
 
 
 if __name__ == "__main__":

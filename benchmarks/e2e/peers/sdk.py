@@ -61,10 +61,9 @@ def mcpserver() -> Starlette:
     return server.sse_app()
 
 
-async def publish() -> int:
+async def publish() -> None:
     for session in _sessions:
         await session.send_resource_updated("bench://resource")
-    return len(_sessions)
 
 
 if __name__ == "__main__":

@@ -1,18 +1,20 @@
-"""The floor: HTTP+SSE's echo on uvloop, httptools and orjson, with nothing of MCP but its shapes.
+"""The floor: an echo on uvloop, httptools and orjson, with nothing of MCP but its shapes.
 
 No sessions' rules, no limits, no checks, no time-outs: what the sockets, the parser and the JSON cost.
-The handshake is answered from two constants. Two writes answer a call, as the protocol has it: the 202,
-and the event on the stream.
+First argument: ``json`` for `benchmarks.e2e.bare`, which answers a POST with JSON, in one write; ``sse`` to
+answer as HTTP+SSE has it, in two: the 202, and the event on the stream that a GET has opened.
 """
 
 from __future__ import annotations
 
 import asyncio
+import sys
 from typing import Any
 
 import httptools
 import orjson
 
+from benchmarks.e2e.bare import BareEcho
 from benchmarks.e2e.peers.host import host, longest_turn, main
 
 _ACCEPTED = b"HTTP/1.1 202 Accepted\r\ncontent-length: 0\r\n\r\n"
@@ -33,7 +35,7 @@ _INITIALIZED = {
 _streams: dict[bytes, Any] = {}
 
 
-class Bare(asyncio.Protocol):
+class BareSSE(asyncio.Protocol):
     transport: Any
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -59,9 +61,9 @@ class Bare(asyncio.Protocol):
             _streams[self.session] = self.transport
             self.transport.write(_STREAM + _chunk(b"event: endpoint\ndata: /sse?sessionid=%b\n\n" % self.session))
             return
+        message: dict[str, Any] = orjson.loads(self.body)
         stream = _streams[self.url.partition(b"=")[2]]
         self.transport.write(_ACCEPTED)
-        message: dict[str, Any] = orjson.loads(self.body)
         if message["method"] == "tools/call":
             text = message["params"]["arguments"]["text"]
             result: dict[str, Any] = {"content": [{"type": "text", "text": text}]}
@@ -77,27 +79,26 @@ def _chunk(data: bytes) -> bytes:
     return b"%x\r\n%b\r\n" % (len(data), data)
 
 
-def publish() -> int:
+def publish() -> None:
     """Write one notification to every stream."""
     frame = _chunk(_NOTIFICATION)
     for stream in _streams.values():
         stream.write(frame)
-    return len(_streams)
 
 
-def tick() -> int:
+def tick() -> None:
     """Write one keep-alive comment to every stream: the loop that a keep-alive tick is measured against."""
     frame = _chunk(b": keep-alive\n\n")
     for stream in _streams.values():
         stream.write(frame)
-    return len(_streams)
 
 
-async def program() -> None:
-    server = await asyncio.get_running_loop().create_server(Bare, "127.0.0.1", 0, backlog=2048)
+async def program(kind: str) -> None:
+    factory = {"json": BareEcho, "sse": BareSSE}[kind]
+    server = await asyncio.get_running_loop().create_server(factory, "127.0.0.1", 0, backlog=2048)
     port = server.sockets[0].getsockname()[1]
     await host(port, {"publish": publish, "tick": tick, "turns": longest_turn})
 
 
 if __name__ == "__main__":
-    main(program())
+    main(program(sys.argv[1]))
