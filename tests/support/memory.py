@@ -244,6 +244,9 @@ class Exchange:
         if awaitable is not None:
             assert inspect.isawaitable(awaitable), f"a handler returned {type(awaitable)}"
             self.task = asyncio.ensure_future(self._await(awaitable))
+            if inspect.iscoroutine(awaitable):
+                # A client may leave before the task's first step; real shells run the coroutine itself.
+                self.task.add_done_callback(lambda _: awaitable.close())
 
     async def _await(self, awaitable: Awaitable[None]) -> None:
         try:
