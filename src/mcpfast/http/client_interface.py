@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 from ..errors import HTTPStatusError, ProtocolError, ResponseTooLarge
 from .client_request import URL, RequestTemplate
@@ -32,6 +32,7 @@ __all__ = [
     "OnResponse",
     "fetch",
     "redirect_target",
+    "retrieve",
 ]
 
 MAX_REDIRECTS = 5
@@ -43,8 +44,8 @@ READ_AHEAD_BYTES = 256 * 1024
 DISCARD_BYTES = 64 * 1024
 """Body bytes that are read and dropped to keep a connection; for more it is cheaper to open another."""
 
-ERROR_BODY_BYTES = 512
-"""How much of a refusal's body is read, for the error that reports it."""
+REFUSAL_BYTES = 64 * 1024
+"""How much of a refusal's body is read: a JSON-RPC error may stand in it."""
 
 
 class BodySource(Protocol):
@@ -173,6 +174,17 @@ class ClientResponse:
 
         self.deliver(on_data, on_end)
 
+    def collect_refusal(self, done: Callable[[bytes], None]) -> None:
+        """Call ``done`` with the start of the body of an answer that is no success.
+
+        A body that is compressed or cut off gives what can be had of it: it is no reason to hide the
+        status.
+        """
+        try:
+            self.collect(REFUSAL_BYTES, lambda body, _error: done(body), truncate=True)
+        except ProtocolError:
+            done(b"")
+
     async def read(self, limit: int, *, truncate: bool = False) -> bytes:
         """Return the whole body. Being cancelled closes the response.
 
@@ -194,6 +206,7 @@ class ClientResponse:
         try:
             return await future
         finally:
+            retrieve(future)
             self.close()
 
     def discard(self) -> None:
@@ -247,6 +260,14 @@ class ClientResponse:
 
     def __repr__(self) -> str:
         return f"<ClientResponse {self.status}>"
+
+
+def retrieve(future: asyncio.Future[Any]) -> bool:
+    """Tell whether there is a result; an error that nobody will see any more is marked as seen.
+
+    For a future whose awaiter was cancelled in the very turn it was settled in.
+    """
+    return future.done() and not future.cancelled() and future.exception() is None
 
 
 def _ignore(_error: Exception | None) -> None:
@@ -327,7 +348,7 @@ async def fetch(
         return await future
     except asyncio.CancelledError:
         exchange.cancel()
-        if future.done() and not future.cancelled() and future.exception() is None:
+        if retrieve(future):
             future.result().close()  # it came in the very turn we were cancelled in
         raise
 

@@ -180,8 +180,7 @@ class RequestTemplate:
         method: such as ``"POST"``.
         url: where to.
         headers: fields for each request; the last of one name wins, and the later ones of ``start``
-            win over these. ``accept-encoding: identity`` is added, as bodies are read raw, and
-            ``authorization`` for a user name and password in ``url`` if there is none here.
+            win over these. ``accept-encoding: identity`` is added, as bodies are read raw.
 
     Raises:
         ValueError, TypeError: as for :func:`header_list`.
@@ -192,10 +191,8 @@ class RequestTemplate:
     def __init__(self, method: str, url: URL, headers: HeadersInput | None = None) -> None:
         self.method = method
         self.url = url
-        defaults = [(b"accept-encoding", b"identity")]
-        if url.authorization is not None:
-            defaults.append((b"authorization", url.authorization))
-        self.fields: tuple[tuple[bytes, bytes], ...] = tuple(dict([*defaults, *header_list(headers)]).items())
+        fields = dict([(b"accept-encoding", b"identity"), *header_list(headers)])
+        self.fields: tuple[tuple[bytes, bytes], ...] = tuple(fields.items())
         self._head: bytes | None = None
 
     def merged(self, extra: HeaderList) -> HeaderList:

@@ -1,0 +1,44 @@
+"""Clients: transports, calls, and ``connect()``.
+
+::
+
+    connect() ──> Client ──> Session ─┐                         ┌─> POSTs
+                (the face)  (calls)   ├─> Channel ──> Sender ──>┤          ──> Backend (http/)
+    transport.connect() ──> Message-  │  (one per   (headers,   └─> GET stream
+                            Connection┘   transport) auth, redirects)
+
+*Who owns which buffer.* The backend's connection owns raw bytes, at most one chunk of the socket. The
+channel's decoder owns the unfinished event (``max_event_bytes``). A raw connection's inbox owns whole
+messages that wait for ``recv``: 100, then the channel stops reading and the server feels it. A session
+owns no messages: an answer settles its call in the callback that read it; notifications wait only behind
+an async handler (1,000, see ``handlers``).
+
+*What ends a stream.* The server's end of it, a lost connection, an event that is too large, silence after
+a ping, or our close. Each ends the channel, which tells its receiver once, with the cause; all that waits
+then fails with ``TransportClosed`` from that cause. HTTP+SSE resumes nothing: the end of the stream is the
+end of the session.
+
+*Tasks.* One per connection, asleep until the end (``keeper``); one per request of the server while it is
+worked on; one while an async handler is behind; one per request with an async ``header_func`` or ``auth``.
+None per call and none per event.
+
+=================  ==========================================================================
+``auth``           drives Auth objects of httpx and httpx2 around a request
+``channel``        what a transport and the user of it owe each other
+``client``         Client: request, notify, handlers
+``connecting``     connect(): from an address to an initialized client
+``connection``     raw messages through a bounded queue
+``handlers``       runs the handlers of notifications, in order
+``keeper``         the one task of a connection, which sees to its end
+``posting``        one message as a POST: accepted or refused, within its time
+``sender``         requests with the user's headers and auth; redirects; what a refusal means
+``session``        calls over a channel: ids, answers, cancellation, the server's requests
+``sse``            HTTP+SSE (2024-11-05)
+=================  ==========================================================================
+"""
+
+from .client import Client
+from .connecting import connect
+from .sse import SSEClientTransport
+
+__all__ = ["Client", "SSEClientTransport", "connect"]

@@ -1,0 +1,86 @@
+"""What a client's transport and the user of it owe each other.
+
+A *channel* is one connection of a transport: it carries encoded messages out, each with its own fate,
+and hands decoded ones to its *receiver* straight from the callback that read them. There are two
+receivers: the session behind :class:`~mcpfast.client.Client`, which settles calls on the spot, and the
+queue behind a raw :class:`~mcpfast.protocol.Connection`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol, TypeAlias
+
+from ..errors import ProtocolError
+from ..http.interface import HeaderList
+from ..jsonrpc import Message, RequestId
+
+__all__ = ["Channel", "OnSent", "Post", "Receiver"]
+
+OnSent: TypeAlias = "Callable[[Exception | None], None]"
+"""Called once with the fate of a message: None when the server took it, else the fault."""
+
+
+class Receiver(Protocol):
+    """Takes what a channel reads. Nothing here may raise."""
+
+    def receive(self, message: Message) -> None:
+        """Take a message of the server."""
+
+    def receive_fault(self, error: ProtocolError) -> None:
+        """Take notice of something that was no message; the channel goes on."""
+
+    def receive_end(self, cause: Exception | None) -> None:
+        """The channel is over, by itself: None after a clean end. Called once, and not after ``abort``."""
+
+
+class Post(Protocol):
+    """A message on its way out."""
+
+    def cancel(self) -> None:
+        """Give it up: ``on_sent`` is not called any more. Repeatable."""
+
+    def leave(self) -> None:
+        """Have no more interest in its fate, which is known by other means; it may still arrive."""
+
+
+class Channel(Protocol):
+    """One connection of a transport. Owned by one event loop."""
+
+    session_id: str | None
+
+    async def open(self, receiver: Receiver) -> None:
+        """Connect. On any fault, and when cancelled, nothing is left open."""
+
+    def post(
+        self,
+        data: bytes,
+        on_sent: OnSent,
+        headers: HeaderList = (),
+        *,
+        request_id: RequestId | None = None,
+        urgent: bool = False,
+    ) -> Post:
+        """Send an encoded message; returns at once.
+
+        Args:
+            data: the message.
+            on_sent: see :data:`OnSent`; not called before this returns.
+            headers: for this message only, over the transport's own.
+            request_id: the id if the message is a request: a refusal may carry its JSON-RPC error.
+            urgent: others wait for it, so it must not wait for a free connection.
+
+        Raises:
+            TransportClosed: the channel is over.
+        """
+
+    def pause(self) -> None:
+        """Read no more from the server for now; it feels the back-pressure."""
+
+    def resume(self) -> None: ...
+
+    def abort(self) -> None:
+        """Drop everything at once: no callback comes any more. Repeatable."""
+
+    async def aclose(self) -> None:
+        """End it in good order, in bounded time. Repeatable, from any task."""
