@@ -61,7 +61,7 @@ def _verdict(target: Target, measured: float) -> str:
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="ci/bench.sh", description="Hold measured ratios against their targets.")
     parser.add_argument("sections", nargs="*", metavar="SECTION", help=f"one of {', '.join(SECTIONS)}; default: all")
-    parser.add_argument("--rounds", type=int, default=11, help="interleaved rounds of a cell, at least 5 (default: 11)")
+    parser.add_argument("--rounds", type=int, default=15, help="interleaved rounds of a cell, at least 5 (default: 15)")
     options = parser.parse_args(arguments)
     unknown = [name for name in options.sections if name not in SECTIONS]
     if unknown:

@@ -2,7 +2,7 @@
 # Measure mcpfast beside its peers, and hold the ratios against their targets (benchmarks/targets.py).
 #
 #   ci/bench.sh               every section
-#   ci/bench.sh codec         one of them; --rounds N for other than 11 interleaved rounds
+#   ci/bench.sh codec         one of them; --rounds N for other than 15 interleaved rounds
 #
 # Ends with 1 when a ratio is under 0.9 of its target, with 2 when it cannot be measured here.
 # Only ratios count: they hold on a busy machine where plain times do not.
