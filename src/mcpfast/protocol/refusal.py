@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
-from ..jsonrpc import INTERNAL_ERROR, INVALID_REQUEST, RequestId, encode_error
+from ..jsonrpc import INTERNAL_ERROR, INVALID_REQUEST, UNSET, RequestId, encode_error
 
 __all__ = ["Refusal"]
 
@@ -20,6 +21,7 @@ class Refusal:
         code: the JSON-RPC error code; None for the one that fits ``status``.
         id: the id of the refused message where it could be read.
         headers: further header fields, such as ``allow``.
+        data: the JSON-RPC error's data; UNSET for none.
     """
 
     status: int
@@ -28,10 +30,11 @@ class Refusal:
     code: int | None = None
     id: RequestId | None = None
     headers: tuple[tuple[bytes, bytes], ...] = ()
+    data: Any = UNSET
 
     def body(self) -> bytes:
         """Return the JSON-RPC error to send as the body."""
         code = self.code
         if code is None:
             code = INTERNAL_ERROR if self.status >= 500 else INVALID_REQUEST
-        return encode_error(self.id, code, self.message)
+        return encode_error(self.id, code, self.message, self.data)
