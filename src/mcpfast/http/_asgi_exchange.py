@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ..errors import TransportClosed
 from ._backlog import Backlog
-from ._h1_head import NO_BODY_STATUSES, encode_fields, status_line
+from ._h1_head import NO_BODY_STATUSES, encode_head
 from ._running import answer_failure, start_task
 from .deadlines import Deadline, Deadlines
 from .interface import BodyTooLarge, ClientDisconnected, Headers, Request
@@ -448,8 +448,7 @@ class ASGIExchange:
     def _begin(self, status: int, headers: HeaderList) -> list[tuple[bytes, bytes]]:
         if self.status:
             raise RuntimeError("the answer was started before")
-        status_line(status)
-        encode_fields(headers)  # not all servers refuse what would split the answer
+        encode_head(status, headers)  # not all servers refuse what would split the answer
         self.status = status
         self._has_no_body = self.request.method == "HEAD" or status in NO_BODY_STATUSES
         self._head = list(headers)

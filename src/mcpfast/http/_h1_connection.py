@@ -26,8 +26,8 @@ from typing import TYPE_CHECKING, Any, cast
 from ._backlog import Backlog
 from ._h1_body import IncomingBody
 from ._h1_chunked import MalformedChunk
-from ._h1_head import BadRequest, date_now, read_framing, split_request_line, split_target, status_line
-from ._h1_parser import HeadParser
+from ._h1_head import BadRequest, date_now, status_line
+from ._h1_parser import Head, HeadParser
 from ._h1_responder import H1Responder
 from ._running import answer_failure, start_task
 from .deadlines import MovingDeadline
@@ -238,72 +238,60 @@ class H1Connection(asyncio.Protocol):
             # An empty line before the request line is to be forgiven (RFC 9112 §2.2).
             self._pos += 2
             return True
-        head = bytes(data[pos:end])
+        raw = bytes(data[pos:end])
         self._pos = end
         self._is_fresh = True
-        self._serve(head)
+        self._serve(self._parser.parse(raw, limits.max_head_fields))
         return True
 
     def _head_too_large(self, data: bytes | bytearray, pos: int) -> BadRequest:
         line_is_whole = data.find(b"\r\n", pos, pos + self._server.limits.max_head_bytes) >= 0
         return BadRequest(431 if line_is_whole else 414, "head_too_large")
 
-    def _serve(self, head: bytes) -> None:
-        """Parse ``head``, take the body if it is here, and call the handler."""
+    def _serve(self, head: Head) -> None:
+        """Take the body if it is here, and call the handler."""
         server = self._server
-        method, target, is_http10 = split_request_line(head)
-        fields = self._parser.parse(head, method, server.limits.max_head_fields)
-        framing = read_framing(fields, is_http10)
-        if target == b"*" and method == b"OPTIONS":
-            path, query, authority = "*", "", None
-        else:
-            path, query, authority = split_target(target)
-        if authority is not None:
-            # The target's authority stands in for the Host field (RFC 9112 §3.2.2).
-            fields = [(name, authority if name == b"host" else value) for name, value in fields]
-
         body: bytes | None = b""
         receive_body = None
-        length = framing.content_length
-        if length and len(self._data) - self._pos >= length and length <= server.limits.max_body_bytes:
+        length = head.content_length
+        if length and length <= server.limits.max_body_bytes and len(self._data) - self._pos >= length:
             end = self._pos + length
             body = bytes(self._data[self._pos : end])
             self._pos = end
             self._parser.skip(body)
-        elif length or framing.is_chunked:
+        elif length or head.is_chunked:
             body = None
             self._body = IncomingBody(
-                None if framing.is_chunked else length,
+                None if head.is_chunked else length,
                 server.limits.max_body_bytes,
-                self._ask_for_body if framing.expects_continue else None,
+                self._ask_for_body if head.expects_continue else None,
             )
             receive_body = self._body.receive
-            self._parser.restart()
-
+            self._parser.skip_unseen()
         request = Request(
-            method.decode("ascii"),
-            path,
-            query,
-            Headers(fields),
+            head.method,
+            head.path,
+            head.query,
+            Headers(head.fields),
             client=self.client,
             scheme=server.scheme,
             body=body,
             receive_body=receive_body,
         )
-        self._responder = responder = H1Responder(self, request, is_http10, self._parser.keep_alive)
+        self._responder = responder = H1Responder(self, request, head.is_http10, head.keep_alive)
         server.requests += 1
         if server.access_log is not None:
             responder.started_at = perf_counter()
         if body is None:
             self._state = BODY
-            if framing.expects_continue:
+            if head.expects_continue:
                 self._limit.clear()  # a client that waits for 100 Continue is not late before it was asked
             else:
                 self._expect_body()
         else:
             self._state = ANSWER
             self._limit.clear()
-        if path == "*":
+        if head.path == "*":
             responder.respond(204)  # asks for the server as such, not for what a handler serves
             return
         try:

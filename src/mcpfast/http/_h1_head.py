@@ -6,9 +6,10 @@ Functions without state. Field syntax is httptools' work; what it lets through i
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from http import HTTPStatus
 from time import gmtime, time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 from urllib.parse import unquote
 
 if TYPE_CHECKING:
@@ -17,9 +18,9 @@ if TYPE_CHECKING:
 __all__ = [
     "NO_BODY_STATUSES",
     "BadRequest",
-    "Framing",
     "date_now",
-    "encode_fields",
+    "encode_head",
+    "read_content_length",
     "read_framing",
     "split_request_line",
     "split_target",
@@ -43,8 +44,9 @@ class BadRequest(Exception):
 
 # A request target is visible ASCII, without a fragment (RFC 9112 §3.2); anything else comes from no
 # client that encodes its URLs, and two readers would take it in two ways.
-_ORIGIN_FORM = re.compile(rb"/[!\"$-~]*")
-_ABSOLUTE_FORM = re.compile(rb"https?://([^/?#@\s]+)([/?][!\"$-~]*)?", re.IGNORECASE)
+_ABSOLUTE_PATH = re.compile(rb"/[!\"$-~]*")
+_ABSOLUTE_FORM = re.compile(rb"https?://([^/#@\s]+)(/[!\"$-~]*)?", re.IGNORECASE)
+_QUERY = re.compile(rb"[!\"$-~]*")
 # host[:port] of RFC 3986 §3.2.2, user information excluded (RFC 9110 §4.2.4).
 _HOST = re.compile(rb"(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9\-._~%!$&'()*+,;=]*)(?::[0-9]*)?")
 
@@ -77,76 +79,73 @@ def split_target(target: bytes) -> tuple[str, str, bytes | None]:
     Raises:
         BadRequest: it is no origin-form or absolute-form target (RFC 9112 §3.2).
     """
+    path, mark, query = target.partition(b"?")
+    if mark and _QUERY.fullmatch(query) is None:
+        raise BadRequest(400)
+    text, authority = _read_path(path)
+    return text, query.decode("ascii"), authority
+
+
+@lru_cache(256)
+def _read_path(path: bytes) -> tuple[str, bytes | None]:
+    """The part of :func:`split_target` that most requests share; a query may be a secret, and is not kept."""
     authority = None
-    if _ORIGIN_FORM.fullmatch(target) is None:
-        found = _ABSOLUTE_FORM.fullmatch(target)
-        if found is None or _HOST.fullmatch(found[1]) is None:
+    if _ABSOLUTE_PATH.fullmatch(path) is None:
+        found = _ABSOLUTE_FORM.fullmatch(path)
+        if found is None or not _is_host(found[1]):
             raise BadRequest(400)
         authority = found[1]
-        target = found[2] or b"/"
-        if target[:1] == b"?":
-            target = b"/" + target
-    path, _, query = target.decode("ascii").partition("?")
-    if "%" in path:
-        path = unquote(path, errors="replace")
-    return path, query, authority
+        path = found[2] or b"/"
+    text = path.decode("ascii")
+    return unquote(text, errors="replace") if "%" in text else text, authority
 
 
-class Framing:
-    """What a request's head says of its body and its host."""
-
-    __slots__ = ("content_length", "expects_continue", "is_chunked")
-
-    def __init__(self) -> None:
-        self.content_length = 0
-        self.is_chunked = False
-        self.expects_continue = False
-
-
-NO_BODY = Framing()
-_FRAMING_FIELDS = frozenset({b"content-length", b"expect", b"host", b"transfer-encoding"})
-
-
-def read_framing(fields: list[tuple[bytes, bytes]], is_http10: bool) -> Framing:
-    """Check the fields that decide where the request ends and whom it is for.
+def read_framing(fields: list[tuple[bytes, bytes]], is_http10: bool) -> tuple[int, bool, bool]:
+    """Return (content-length or 0, whether the body is chunked, whether 100 Continue is waited for).
 
     Raises:
         BadRequest: no Host or two (RFC 9112 §3.2), a length or coding that two readers could take in
             two ways (§6.3), an expectation other than 100-continue (RFC 9110 §10.1.1).
     """
-    framing = NO_BODY
-    hosts = lengths = 0
-    for name, value in fields:
-        if name not in _FRAMING_FIELDS:
-            continue
-        if name == b"host":
-            hosts += 1
-            if _HOST.fullmatch(value) is None:
-                raise BadRequest(400)
-            continue
-        if framing is NO_BODY:
-            framing = Framing()
-        if name == b"content-length":
-            lengths += 1
-            # 18 digits are beyond any limit; isdigit() of bytes takes ASCII only, and no sign or blank.
-            if not value.isdigit() or len(value) > 18:
-                raise BadRequest(400)
-            framing.content_length = int(value)
-        elif name == b"transfer-encoding":
-            if framing.is_chunked or is_http10:
-                raise BadRequest(400)
-            if value.lower() != b"chunked":
-                raise BadRequest(501)
-            framing.is_chunked = True
-        elif value.lower() != b"100-continue":
-            raise BadRequest(417)
-        else:
-            framing.expects_continue = not is_http10
-    if hosts != 1 and (hosts or not is_http10):
+    values = dict(fields)
+    if len(values) != len(fields):
+        names = [name for name, _ in fields]
+        if any(names.count(name) > 1 for name in _ONCE_ONLY):
+            raise BadRequest(400)
+    host = values.get(b"host")
+    if not (is_http10 if host is None else _is_host(host)):
         raise BadRequest(400)
-    if lengths > 1 or (lengths and framing.is_chunked):
+    length = values.get(b"content-length")
+    coding = values.get(b"transfer-encoding")
+    expected = values.get(b"expect")
+    if coding is not None:
+        if length is not None or is_http10:
+            raise BadRequest(400)
+        if coding.lower() != b"chunked":
+            raise BadRequest(501)
+    if expected is not None and expected.lower() != b"100-continue":
+        raise BadRequest(417)
+    return (
+        0 if length is None else read_content_length(length),
+        coding is not None,
+        expected is not None and not is_http10,
+    )
+
+
+_ONCE_ONLY = (b"host", b"content-length", b"transfer-encoding", b"expect")
+
+
+def read_content_length(value: bytes) -> int:
+    """Return the number; raise BadRequest for anything but digits, such as a sign or a list."""
+    # 18 digits are beyond any limit; isdigit() of bytes takes ASCII only.
+    if not value.isdigit() or len(value) > 18:
         raise BadRequest(400)
-    return framing
+    return int(value)
+
+
+@lru_cache(256)
+def _is_host(value: bytes) -> bool:
+    return _HOST.fullmatch(value) is not None
 
 
 NO_BODY_STATUSES = frozenset({204, 304})
@@ -173,17 +172,32 @@ _status_lines[413] = b"HTTP/1.1 413 Content Too Large\r\n"
 _status_lines[414] = b"HTTP/1.1 414 URI Too Long\r\n"
 
 
-def encode_fields(headers: HeaderList) -> bytes:
-    """Return ``headers`` as they go on the wire, each with its CRLF.
+def encode_head(status: int, headers: HeaderList) -> bytes:
+    """Return status line and ``headers`` as they go on the wire, without the shell's own fields.
+
+    Servers answer with the same few heads over and over: those given as tuples are kept.
 
     Raises:
-        ValueError: a name or value holds CR, LF or NUL: it would end the field, or the head.
+        ValueError: the status is no final one, or a name or value holds CR, LF or NUL: it would end the
+            field, or the head.
     """
+    if type(headers) is tuple:
+        known = _heads.get((status, headers))
+        if known is not None:
+            return known
     fields = b"".join([b"%b: %b\r\n" % field for field in headers])
     # One look at the whole instead of one for each value.
     if fields.count(b"\n") != len(headers) or fields.count(b"\r") != len(headers) or b"\0" in fields:
         raise ValueError("a header field holds CR, LF or NUL")
-    return fields
+    head = status_line(status) + fields
+    if type(headers) is tuple:
+        if len(_heads) >= 256:
+            _heads.clear()
+        _heads[status, headers] = head
+    return head
+
+
+_heads: dict[tuple[int, tuple[tuple[bytes, bytes], ...]], bytes] = {}
 
 
 def date_now() -> bytes:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ..errors import TransportClosed
-from ._h1_head import NO_BODY_STATUSES, date_now, encode_fields, status_line
+from ._h1_head import NO_BODY_STATUSES, date_now, encode_head
 
 if TYPE_CHECKING:
     from ._h1_connection import H1Connection
@@ -71,19 +71,25 @@ class H1Responder:
         if connection is None or self.status:
             self._check_unstarted()
             return
-        line = status_line(status)
-        fields = encode_fields(headers)
+        head = encode_head(status, headers)
         self.status = status
+        size = len(body)
         if status in NO_BODY_STATUSES:
-            body = b""
-            length = b""
+            head = b"%bdate: %b\r\n%b\r\n" % (head, date_now(), self._connection_field(connection))
+            size = 0
         else:
-            length = b"content-length: %d\r\n" % len(body)
-        head = b"%b%b%bdate: %b\r\n%b\r\n" % (line, fields, length, date_now(), self._connection_field(connection))
-        if self.request.method == "HEAD":
-            body = b""
-        self.bytes_sent = len(body)
-        if len(body) < _COPY_BELOW:
+            head = b"%bcontent-length: %d\r\ndate: %b\r\n%b\r\n" % (
+                head,
+                size,
+                date_now(),
+                self._connection_field(connection),
+            )
+            if self.request.method == "HEAD":
+                size = 0
+        self.bytes_sent = size
+        if not size:
+            connection.send(head)
+        elif size < _COPY_BELOW:
             connection.send(head + body)
         else:
             connection.send_all(head, body)
@@ -94,8 +100,7 @@ class H1Responder:
         if connection is None or self.status:
             self._check_unstarted()
             return
-        line = status_line(status)
-        fields = encode_fields(headers)
+        head = encode_head(status, headers)
         self.status = status
         if self.request.method == "HEAD" or status in NO_BODY_STATUSES:
             self._framing = _NO_BODY
@@ -107,13 +112,7 @@ class H1Responder:
             coding = b""
         else:
             coding = b"transfer-encoding: chunked\r\n"
-        self._head = b"%b%b%bdate: %b\r\n%b\r\n" % (
-            line,
-            fields,
-            coding,
-            date_now(),
-            self._connection_field(connection),
-        )
+        self._head = b"%b%bdate: %b\r\n%b\r\n" % (head, coding, date_now(), self._connection_field(connection))
         connection.loop.call_soon(self._send_head)
 
     def write(self, data: bytes) -> None:
