@@ -6,7 +6,7 @@ import enum
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from .conftest import NAMES, Codec, load
@@ -193,6 +193,7 @@ texts = st.text(st.one_of(st.characters(exclude_categories=["Cs"]), st.sampled_f
 
 
 @pytest.mark.parametrize("name", NAMES)
+@settings(deadline=None)
 @given(event=names, data=texts, last_id=ids, retry=st.none() | st.integers(0, 2**63 - 1))
 def test_decoding_what_was_encoded_gives_the_event_back(
     name: str, event: str, data: str, last_id: str, retry: int | None
@@ -209,6 +210,7 @@ def test_decoding_what_was_encoded_gives_the_event_back(
 
 
 @pytest.mark.parametrize("name", NAMES)
+@settings(deadline=None)
 @given(payload=st.binary())
 def test_bytes_that_are_no_utf8_pass_through(name: str, payload: bytes) -> None:
     codec = load(name)
@@ -217,6 +219,7 @@ def test_bytes_that_are_no_utf8_pass_through(name: str, payload: bytes) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
+@settings(deadline=None)
 @given(text=texts)
 def test_comments_never_make_an_event(name: str, text: str) -> None:
     codec = load(name)

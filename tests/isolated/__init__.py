@@ -1,0 +1,1 @@
+"""Checks of memory that need a process to themselves; ``test_codec.py`` starts them."""
