@@ -23,7 +23,8 @@ HeadersInput: TypeAlias = "Mapping[str, str] | Iterable[tuple[str | bytes, str |
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 # RFC 3986: what may stand in a target as it is; '%' because escapes are there already.
 _TARGET_SAFE = "%:/?@!$&'()*+,;=~-._[]"
-_CONTROLS = re.compile(r"[\x00-\x20\x7f]")
+# A backslash is a slash to some readers and part of a user name to others.
+_FORBIDDEN = re.compile(r"[\x00-\x20\x7f\\]")
 _HOST = re.compile(r"[a-z0-9._~!$&'()*+,;=%-]+", re.ASCII)
 _TOKEN = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # RFC 9110 §5.6.2
 _BAD_VALUE = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")  # RFC 9110 §5.5; NUL, CR and LF are the dangerous ones
@@ -45,8 +46,8 @@ class URL:
             form; a user name and password become ``authorization``.
 
     Raises:
-        ValueError: it is not absolute, not http(s), has no host or no valid port, or holds spaces or
-            control characters.
+        ValueError: it is not absolute, not http(s), has no host or no valid port, or holds white space,
+            control characters or a backslash.
     """
 
     __slots__ = ("authorization", "host", "netloc", "origin", "path", "port", "scheme", "target", "text")
@@ -54,8 +55,8 @@ class URL:
     def __init__(self, text: str) -> None:
         if not isinstance(text, str):
             raise TypeError(f"url must be a str, not {type(text).__name__}")
-        if _CONTROLS.search(text):
-            raise ValueError("url holds white space or control characters")
+        if _FORBIDDEN.search(text):
+            raise ValueError("url holds white space, control characters or a backslash")
         parts = urlsplit(text)
         if parts.scheme not in _DEFAULT_PORTS:
             raise ValueError(f"url must begin with http:// or https://, not {parts.scheme[:20]!r}")
@@ -86,8 +87,8 @@ class URL:
         Raises:
             ValueError: as for the constructor.
         """
-        if _CONTROLS.search(reference):
-            raise ValueError("url holds white space or control characters")
+        if _FORBIDDEN.search(reference):
+            raise ValueError("url holds white space, control characters or a backslash")
         return URL(urljoin(self.text, reference))
 
     def may_redirect_to(self, other: URL) -> bool:

@@ -31,6 +31,8 @@ Below the 5 s after which uvicorn and Node close theirs: a POST sent just then i
 have been read, cannot be sent again.
 """
 
+SWEEP_S = 1.0  # how often quiet connections are looked at
+
 # A kept connection that was used this recently is taken without asking the system whether it still is one.
 _TRUSTED_S = 0.05
 _TCP_USER_TIMEOUT_S = 30
@@ -341,7 +343,7 @@ class _Pool:
             return
         self._idle.append(connection)
         if self._sweep_timer is None:
-            self._sweep_timer = self._deadlines.after(1.0, self._sweep)
+            self._sweep_timer = self._deadlines.after(SWEEP_S, self._sweep)
 
     def _lost(self, connection: ClientConnection) -> None:
         if connection in self._busy:
@@ -357,7 +359,7 @@ class _Pool:
                 self._connect_for(exchange)
 
     def _sweep(self) -> None:
-        """Close connections that have been quiet for too long; once a second while there are any."""
+        """Close connections that have been quiet for too long; as long as there are any."""
         now = self._deadlines.now()
         kept = []
         for connection in self._idle:
@@ -367,7 +369,7 @@ class _Pool:
             else:
                 connection.abort()
         self._idle = kept
-        self._sweep_timer = self._deadlines.after(1.0, self._sweep) if kept else None
+        self._sweep_timer = self._deadlines.after(SWEEP_S, self._sweep) if kept else None
 
 
 def _set_socket_options(sock: socket.socket | None) -> None:

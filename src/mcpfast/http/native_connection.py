@@ -234,6 +234,9 @@ class ClientConnection(asyncio.Protocol):
             if self._interim > MAX_INTERIM_RESPONSES:
                 raise ProtocolError(f"{self.origin} sent more than {MAX_INTERIM_RESPONSES} interim answers")
             return
+        version = parser.get_http_version()
+        if version not in ("1.1", "1.0"):
+            raise ProtocolError(f"answer of {self.origin} is of HTTP/{version}, expected 1.1")
         headers = Headers(fields)
         self._until_eof = self._ends_with_connection(headers, status)
         response = self._response = ClientResponse(status, headers, self)
