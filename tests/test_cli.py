@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from mcpfast import Server, cli
+
 COMMAND = [sys.executable, "-W", "error", "-m", "mcpfast"]
 WAIT_S = 30
 
@@ -177,3 +179,41 @@ def test_no_command_is_wrong_usage() -> None:
     result = run()
     assert result.returncode == 2
     assert b"usage: mcpfast" in result.stderr
+
+
+class TestDemo:
+    def test_holds_a_conversation_and_prints_its_speed(self) -> None:
+        result = run("demo", "--calls", "100", "--events", "300")
+        assert (result.returncode, result.stderr) == (0, b"")
+        about, session, calls, stream, codec = result.stdout.decode().splitlines()
+        assert re.fullmatch(r"mcpfast \S+ \((cython|python)\), CPython \S+, (uvloop|asyncio) \S+", about)
+        assert re.fullmatch(r"session   http://127\.0\.0\.1:\d+/sse, tools: echo, count", session)
+        assert re.fullmatch(r"calls     100 answered right, 16 in flight: [\d,]+ calls/s", calls)
+        assert re.fullmatch(r"stream    300 notifications received in order: [\d,]+ events/s", stream)
+        assert re.fullmatch(r"codec     300 notifications encoded and decoded in memory: [\d,]+ events/s", codec)
+
+    def test_a_wrong_answer_is_told_and_ends_with_1(
+        self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        server = Server("liar", "1.0")
+
+        @server.method("tools/list")
+        async def list_tools(ctx: object, params: object) -> dict[str, object]:
+            return {"tools": [{"name": "echo"}, {"name": "count"}]}
+
+        @server.method("tools/call")
+        async def call_tool(ctx: object, params: object) -> dict[str, object]:
+            return {"content": [{"type": "text", "text": "\x1b[31mwrong"}]}
+
+        monkeypatch.setattr(cli, "_demo_server", lambda: server)
+        assert cli.main(["demo", "--calls", "1"]) == 1
+        assert "mcpfast demo: wrong answer to call 0: [{'type': 'text', 'text': '\\x1b[31mwrong'}]" in (
+            capsys.readouterr().err
+        )
+
+    def test_an_error_answer_is_told_and_ends_with_1(
+        self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        monkeypatch.setattr(cli, "_demo_server", lambda: Server("empty", "1.0"))
+        assert cli.main(["demo", "--calls", "1"]) == 1
+        assert capsys.readouterr().err == "mcpfast demo: RPCError: method not found (-32601)\n"
