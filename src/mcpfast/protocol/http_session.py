@@ -272,7 +272,7 @@ class HTTPSession:
     def attach(self, stream: Stream, connection: Any) -> None:
         """Let a new connection carry a stream from its present end on."""
         stream.connection = connection
-        stream.position = stream.sequence
+        stream.position = stream.stored  # what is being stored now is sent when that is done
         stream.is_live = True
 
     def connected(self) -> None:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from typing import Any
 
-from ..errors import MCPFastError, RPCError
-from ..jsonrpc import UNSET, ErrorResponse, Response
+from ..errors import MCPFastError, RequestTimeout, RPCError
+from ..http.deadlines import Deadlines
+from ..jsonrpc import UNSET, ErrorResponse, Response, encode_notification, encode_request
+from ..protocol.sse_session import CANCELLED
 
 __all__ = ["PendingRequests"]
 
@@ -22,6 +25,42 @@ class PendingRequests:
 
     def __len__(self) -> int:
         return len(self._waiting)
+
+    async def ask(
+        self,
+        method: str,
+        params: dict[str, Any] | None,
+        timeout: float,
+        send: Callable[[bytes], Awaitable[None]],
+        tell: Callable[[bytes], None],
+    ) -> Any:
+        """Send a request and return the client's result; see :class:`~mcpfast.server.context.ContextRequest`.
+
+        Args:
+            send: sends the request, and may wait.
+            tell: sends a notification without waiting: after a time-out, or when the caller is cancelled meanwhile, the
+                client hears that the request is cancelled.
+        """
+        loop = asyncio.get_running_loop()
+        id, answer = self.open(loop)
+
+        def late() -> None:
+            if not answer.done():
+                answer.set_exception(
+                    RequestTimeout(f"the client did not answer {method} within {timeout:g} s", seconds=timeout)
+                )
+
+        deadline = None
+        try:
+            await send(encode_request(id, method, UNSET if params is None else params))
+            deadline = Deadlines.for_loop(loop).after(timeout, late)
+            return await answer
+        finally:
+            if deadline is not None:
+                deadline.cancel()
+            if self.forget(id):
+                answer.cancel()
+                tell(encode_notification(CANCELLED, {"requestId": id}))
 
     def open(self, loop: asyncio.AbstractEventLoop) -> tuple[int, asyncio.Future[Any]]:
         """Return a new id and the future of its result."""

@@ -12,19 +12,15 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from ..codec import encode_event
-from ..errors import ProtocolError, RequestTimeout, TransportClosed
-from ..http.deadlines import Deadlines
+from ..errors import ProtocolError, TransportClosed
 from ..http.interface import Request, Responder
 from ..jsonrpc import (
     INTERNAL_ERROR,
-    UNSET,
     ErrorResponse,
     Message,
     Notification,
     Response,
     encode_error,
-    encode_notification,
-    encode_request,
     is_request_id,
 )
 from ..jsonrpc import Request as RPCRequest
@@ -257,28 +253,11 @@ class SSEServerSession:
             raise TransportClosed("the client has left")
         if self._pending is None:
             self._pending = PendingRequests()
-        pending = self._pending
-        id, answer = pending.open(self._shared.loop)
+        return await self._pending.ask(method, params, timeout, self._stream.send, self._tell)
 
-        def late() -> None:
-            if not answer.done():
-                answer.set_exception(
-                    RequestTimeout(f"the client did not answer {method} within {timeout:g} s", seconds=timeout)
-                )
-
-        deadline = None
-        try:
-            await self._stream.send(encode_request(id, method, UNSET if params is None else params))
-            deadline = Deadlines.for_loop(self._shared.loop).after(timeout, late)
-            return await answer
-        finally:
-            if deadline is not None:
-                deadline.cancel()
-            if pending.forget(id):
-                # Timed out, or the handler was cancelled: the client may stop.
-                answer.cancel()
-                if self._stream.is_open and not self._stream.is_behind:
-                    self._stream.write(encode_notification(CANCELLED, {"requestId": id}))
+    def _tell(self, payload: bytes) -> None:
+        if self._stream.is_open and not self._stream.is_behind:
+            self._stream.write(payload)
 
     def close_stream(self, retry_ms: int | None) -> None:
         raise RuntimeError("a stream of HTTP+SSE cannot be taken up again, so close_stream() would end the session")

@@ -92,7 +92,7 @@ class EventStream:
         """The reader is over the limit behind: what is not urgent should wait."""
         return self._responder.unsent_bytes > self._max_unsent_bytes
 
-    def write(self, payload: bytes) -> None:
+    def write(self, payload: bytes, event_id: str | None = None) -> None:
         """Send one JSON-RPC message without waiting. Nothing happens on a closed stream."""
         if not self.is_open:
             return
@@ -103,11 +103,11 @@ class EventStream:
         if writer is None:
             call_soon = asyncio.get_running_loop().call_soon
             writer = self._writer = EventWriter(self._responder.write, call_soon=call_soon)
-        writer.send(payload, event="message")  # if catching up dropped the stream, into the void
+        writer.send(payload, event="message", id=event_id)  # if catching up dropped the stream, into the void
         self.last_step = self._keepalive.step
         self._stats.messages_out += 1
 
-    async def send(self, payload: bytes) -> None:
+    async def send(self, payload: bytes, event_id: str | None = None) -> None:
         """Send one JSON-RPC message, waiting while the reader is too far behind.
 
         Raises:
@@ -116,12 +116,12 @@ class EventStream:
         if self.is_behind:
             await self._responder.drain()
             if self.is_open:
-                self.write(payload)
+                self.write(payload, event_id)
                 # Others wait for the same reader: they must see what this one added.
                 assert self._writer is not None
                 self._writer.flush()
         else:
-            self.write(payload)
+            self.write(payload, event_id)
         if not self.is_open:
             raise TransportClosed("the client's stream has ended")
 
