@@ -84,6 +84,9 @@ PUBLIC: dict[str, set[str]] = {
     },
     "mcpfast.protocol": {"Connection"},
     "mcpfast.http": {"Request", "Responder"},
+    "mcpfast.server": {"Context", "Principal", "SSEHandler", "SSEServerTransport", "Server", "run", "serve"},
+    "mcpfast.client": {"Client", "SSEClientTransport", "connect"},
+    "mcpfast.cli": {"main"},
 }
 
 

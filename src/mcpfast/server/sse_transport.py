@@ -164,6 +164,7 @@ class SSEConnection:
         return False
 
     def admit(self, message: Message) -> Verdict:
+        """Judge a message of a POST; if it is accepted, :meth:`run` follows."""
         is_full = len(self._posts) >= self._machine.max_queued
         if self._posts and not is_urgent(message):
             return FULL if is_full else WAIT  # behind those that came first
@@ -171,6 +172,7 @@ class SSEConnection:
         return FULL if verdict is WAIT and is_full else verdict
 
     async def deliver_later(self, message: Message, request: Request) -> Refusal | None:
+        """Wait until there is room and hand a message on (None), or tell why it was refused."""
         loop = asyncio.get_running_loop()
         waiting = _WaitingPost(message, request, loop.create_future())
         self._posts.append(waiting)
@@ -197,6 +199,7 @@ class SSEConnection:
             self._posts.popleft()
 
     def run(self, message: Message, request: Request) -> None:
+        """Hand an accepted message on to :meth:`recv`."""
         if type(message) is Notification and message.method == CANCELLED and type(message.params) is dict:
             id = message.params.get("requestId")
             if type(id) is str or type(id) is int:
@@ -205,6 +208,7 @@ class SSEConnection:
         self._wake_reader()
 
     def run_batch(self, members: list[Message | ProtocolError], request: Request) -> None:
+        """Never called: batches are not accepted."""
         raise AssertionError("batches are not accepted")
 
     def _wake_reader(self) -> None:
