@@ -25,11 +25,14 @@ from ..jsonrpc import (
     Message,
     Notification,
     Request,
+    RequestId,
     Response,
     encode_error,
     encode_notification,
     encode_response,
 )
+from ..protocol.era import SERVED
+from ..protocol.modern import REMOVED_METHODS, encode_result, result_prefix, status_of, wire_code
 from ..protocol.revisions import negotiate
 from .context import Context, Peer
 from .threads import run_in_thread
@@ -45,7 +48,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 MethodHandler: TypeAlias = Callable[[Context, dict[str, Any]], Awaitable[Any]]
 Lifespan: TypeAlias = "Callable[[Server], AbstractAsyncContextManager[Any]]"
 
-_BUILT_IN = ("initialize", "ping")
+_BUILT_IN = ("initialize", "ping", "server/discover", "subscriptions/listen")
 
 
 class Audience(Protocol):
@@ -101,6 +104,7 @@ class Server:
         self._methods: dict[str, MethodHandler] = {}
         self._notifications: dict[str, MethodHandler] = {}
         self._audiences: weakref.WeakSet[Audience] = weakref.WeakSet()
+        self._result_prefix = b""
 
     def __repr__(self) -> str:
         return f"<Server {self.name!r} {self.version!r}>"
@@ -223,6 +227,47 @@ class Server:
         """Return the answer to a request as JSON. Only cancellation is raised."""
         return _encode(message, await self._call(message, ctx))
 
+    async def answer_modern(self, message: Request, ctx: Context) -> tuple[int, bytes]:
+        """Return the HTTP status of an answer of 2026-07-28, and the answer as JSON. Only cancellation is raised."""
+        method = message.method
+        outcome: dict[str, Any] | RPCError
+        if method in self._methods and method not in REMOVED_METHODS:
+            outcome = await self._call(message, ctx)
+        elif method == "server/discover":
+            outcome = self._discover()
+        else:
+            outcome = RPCError(METHOD_NOT_FOUND, "method not found")
+        if type(outcome) is dict:
+            try:
+                return 200, self.encode_modern(message.id, method, outcome)
+            except ProtocolError as error:
+                logger.error("answer of %s cannot be sent: %s", method, error)
+                outcome = RPCError(INTERNAL_ERROR, "internal error")
+        assert isinstance(outcome, RPCError)
+        outcome = RPCError(wire_code(outcome.code), outcome.message, outcome.data)
+        return status_of(outcome.code), _encode(message, outcome)
+
+    def encode_modern(self, id: RequestId, method: str, result: dict[str, Any]) -> bytes:
+        """Encode an answer of 2026-07-28, with its type and this server's identity."""
+        if not self._result_prefix:
+            self._result_prefix = result_prefix(self.identity)
+        return encode_result(id, method, result, self._result_prefix, self.identity)
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """Name, version and title, as clients are told."""
+        identity = {"name": self.name, "version": self.version}
+        if self.title is not None:
+            identity["title"] = self.title
+        return identity
+
+    def _discover(self) -> dict[str, Any]:
+        """Answer ``server/discover`` (M26-S-51)."""
+        result: dict[str, Any] = {"supportedVersions": list(SERVED), "capabilities": self.capabilities}
+        if self.instructions is not None:
+            result["instructions"] = self.instructions
+        return result
+
     def hears(self, method: str) -> bool:
         """Tell whether there is a handler for a notification."""
         return method in self._notifications
@@ -262,13 +307,10 @@ class Server:
             peer.client_info = info
         if type(capabilities) is dict:
             peer.client_capabilities = capabilities
-        identity = {"name": self.name, "version": self.version}
-        if self.title is not None:
-            identity["title"] = self.title
         result = {
             "protocolVersion": peer.protocol_version,
             "capabilities": self.capabilities,
-            "serverInfo": identity,
+            "serverInfo": self.identity,
         }
         if self.instructions is not None:
             result["instructions"] = self.instructions

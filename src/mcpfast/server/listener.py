@@ -36,20 +36,13 @@ class Listener:
         self._app = App(server, options, is_local=is_local)
         self._options = options
         self._host = host
-        self._wanted_port = port
+        self.port = port
+        """The TCP port, once there is a listener; 0 on a Unix socket."""
         self._native = NativeServer(
             self._app, limits=options.http_limits(), access_log=options.access_log, ssl=options.ssl
         )
         self._stopping: asyncio.Task[None] | None = None
         self._closed = asyncio.Event()
-
-    @property
-    def port(self) -> int:
-        """The TCP port; 0 on a Unix socket."""
-        if self._options.unix_path is not None:
-            return 0
-        port: int = self._native.sockets[0].getsockname()[1]
-        return port
 
     @property
     def url(self) -> str:
@@ -96,7 +89,7 @@ class Listener:
         try:
             await self._native.start(
                 host=self._host,
-                port=self._wanted_port,
+                port=self.port,
                 path=self._options.unix_path,
                 reuse_port=self._options.reuse_port,
                 backlog=self._options.backlog,
@@ -104,6 +97,7 @@ class Listener:
         except BaseException:
             await self._app.stop()
             raise
+        self.port = 0 if self._options.unix_path is not None else self._native.sockets[0].getsockname()[1]
         return self
 
     async def __aexit__(

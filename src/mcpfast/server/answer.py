@@ -1,0 +1,202 @@
+"""The answer to one POST of Streamable HTTP: JSON as long as nothing was said, a stream from then on.
+
+A stream begins with the first message that comes before the answer, or once the answer takes longer than a short delay,
+so that proxies and clients see it is being worked on. Until then nothing is decided, and an answer that comes at once is
+JSON with its proper status, in one write.
+
+Source: MCP 2025-11-25, basic/transports §Sending Messages 5, 6; MCP 2026-07-28, basic/transports/streamable-http
+§Sending Messages 6; RFC 9110 §12.5.1 (Accept).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import Enum
+from functools import lru_cache
+from typing import Literal, NamedTuple, TypeAlias
+
+from ..codec import encode_event
+from ..errors import TransportClosed
+from ..http.deadlines import Deadline, Deadlines
+from ..http.interface import Headers, Responder
+from ..protocol.headers import EVENT_STREAM, JSON, parse_accept
+from .shared import Shared
+from .stream import STREAM_HEADERS, EventStream
+
+__all__ = ["JSON_HEADERS", "Answer", "Form", "Responses", "Takes", "form_of", "read_accept"]
+
+Responses: TypeAlias = Literal["auto", "json", "sse"]
+
+JSON_HEADERS = ((b"content-type", b"application/json"),)
+
+
+class Takes(NamedTuple):
+    """What a client takes as an answer."""
+
+    json: bool
+    stream: bool
+
+
+class Form(Enum):
+    """The forms an answer may have."""
+
+    JSON = "json"
+    STREAM = "stream"
+    EITHER = "either"
+
+
+def read_accept(headers: Headers) -> Takes:
+    """Read the Accept fields of a request; without one the client takes everything (RFC 9110 §12.5.1)."""
+    value = headers.find(b"accept")
+    if value is not None and sum(name == b"accept" for name, _ in headers.raw) > 1:
+        return _read(", ".join(headers.getall("accept")))
+    return _read_one(value)
+
+
+@lru_cache(maxsize=256)
+def _read_one(value: bytes | None) -> Takes:
+    return _read(None if value is None else value.decode("latin-1"))
+
+
+def _read(value: str | None) -> Takes:
+    accept = parse_accept(value)
+    return Takes(accept.quality(JSON) > 0, accept.quality(EVENT_STREAM) > 0)
+
+
+def form_of(takes: Takes, responses: Responses) -> Form | None:
+    """Return the form of answers that a client takes and the server is set to give; None: there is none."""
+    if responses == "json" or not takes.stream:
+        return Form.JSON if takes.json and responses != "sse" else None
+    return Form.STREAM if responses == "sse" or not takes.json else Form.EITHER
+
+
+class Answer:
+    """One answer. It is a connection of a session's stream too, until the answer is complete.
+
+    Args:
+        on_closed: called once with the reason if the client leaves, or if the stream is closed before the answer.
+    """
+
+    __slots__ = ("_form", "_headers", "_on_closed", "_responder", "_shared", "_timer", "stream")
+
+    def __init__(
+        self,
+        shared: Shared,
+        responder: Responder,
+        form: Form,
+        on_closed: Callable[[str], None],
+    ) -> None:
+        self._shared = shared
+        self._responder = responder
+        self._form = form
+        self._on_closed = on_closed
+        self._timer: Deadline | None = None
+        self.stream: EventStream | None = None
+        """The stream, once it has begun."""
+
+    @property
+    def can_stream(self) -> bool:
+        """Messages may come before the answer."""
+        return self._form is not Form.JSON
+
+    @property
+    def is_open(self) -> bool:
+        """The client is there and waits."""
+        return not self._responder.is_ended
+
+    @property
+    def is_behind(self) -> bool:
+        """The reader is over the limit behind."""
+        return self.stream is not None and self.stream.is_behind
+
+    def wait(self) -> None:
+        """Begin the stream by itself if the answer takes long, where it may be one."""
+        if self._form is not Form.JSON and self.stream is None:
+            after_s = self._shared.options.stream_after_s
+            self._timer = Deadlines.for_loop(self._shared.loop).after(after_s, self.begin)
+
+    def begin(self, first: bytes = b"") -> None:
+        """Begin the stream, with whole events."""
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._responder.is_started or self._responder.is_disconnected:
+            return
+        shared = self._shared
+        self.stream = EventStream(
+            self._responder,
+            shared.keepalive,
+            shared.stats,
+            self._on_closed,
+            max_unsent_bytes=shared.options.max_unsent_bytes,
+        )
+        self.stream.start(first)
+
+    def write(self, payload: bytes, event_id: str | None = None) -> None:
+        """Send a message before the answer, without waiting."""
+        if self.stream is None:
+            self.begin(encode_event(payload, event="message", id=event_id))
+            self._shared.stats.messages_out += 1
+        else:
+            self.stream.write(payload, event_id)
+
+    async def send(self, payload: bytes) -> None:
+        """Send a message before the answer, waiting while the reader is too far behind.
+
+        Raises:
+            TransportClosed: the client has left.
+        """
+        if self.stream is not None:
+            await self.stream.send(payload)
+        elif self._responder.is_ended:
+            raise TransportClosed("the client has left")
+        else:
+            self.write(payload)
+
+    def respond(self, status: int, payload: bytes) -> None:
+        """Give the answer as a whole; the stream must not have begun."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._shared.stats.messages_out += 1
+        if self._form is Form.STREAM and status == 200:
+            self._responder.respond(status, STREAM_HEADERS, encode_event(payload, event="message"))
+        else:
+            # An error that has a status is JSON even for a client that takes streams only.
+            self._responder.respond(status, JSON_HEADERS, payload)
+
+    async def finish(self, status: int, payload: bytes) -> None:
+        """Give the answer: as a whole, or as the last message of the stream."""
+        stream = self.stream
+        if stream is None:
+            self.respond(status, payload)
+            return
+        if stream.is_behind:
+            try:
+                await stream.send(payload)
+            except TransportClosed:
+                return
+        else:
+            stream.write(payload)
+        stream.close("answered")
+
+    def close(self, reason: str) -> None:
+        """End the stream; the answer does not come on this connection. It must have begun."""
+        assert self.stream is not None
+        self.stream.close(reason)
+
+    def give_up(self, status: int, payload: bytes) -> None:
+        """End a request that is owed no answer: an empty stream says so, where that is not possible an error."""
+        if self.stream is not None:
+            self.stream.close("cancelled")
+        elif self._responder.is_started:
+            return
+        elif self.can_stream and status == 200:
+            if self._timer is not None:
+                self._timer.cancel()
+            self._responder.respond(200, STREAM_HEADERS)
+        else:
+            self.respond(status, payload)
+
+    def forget(self) -> None:
+        """The client has left: let go of the timer."""
+        if self._timer is not None:
+            self._timer.cancel()
