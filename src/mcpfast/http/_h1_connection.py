@@ -57,7 +57,6 @@ class H1Connection(asyncio.Protocol):
 
     __slots__ = (
         "_backlog",
-        "_body",
         "_body_mark",
         "_close_reason",
         "_data",
@@ -75,6 +74,7 @@ class H1Connection(asyncio.Protocol):
         "_taken_mark",
         "_task",
         "_transport",
+        "body",
         "bytes_in",
         "bytes_out",
         "client",
@@ -100,7 +100,7 @@ class H1Connection(asyncio.Protocol):
         self._is_fresh = True  # nothing of the next request has come
         # The request being served.
         self._responder: H1Responder | None = None
-        self._body: IncomingBody | None = None
+        self.body: IncomingBody | None = None  # of the request being served, until it is whole
         self._body_mark = 0
         self._task: asyncio.Future[None] | None = None
         # The one time limit on input that is set now.
@@ -261,12 +261,12 @@ class H1Connection(asyncio.Protocol):
             self._parser.skip(body)
         elif length or head.is_chunked:
             body = None
-            self._body = IncomingBody(
+            self.body = IncomingBody(
                 None if head.is_chunked else length,
                 server.limits.max_body_bytes,
                 self._ask_for_body if head.expects_continue else None,
             )
-            receive_body = self._body.receive
+            receive_body = self.body.receive
             self._parser.skip_unseen()
         request = Request(
             head.method,
@@ -278,19 +278,19 @@ class H1Connection(asyncio.Protocol):
             body=body,
             receive_body=receive_body,
         )
-        self._responder = responder = H1Responder(self, request, head.is_http10, head.keep_alive)
+        keep_alive = head.keep_alive and not server.is_draining
+        self._responder = responder = H1Responder(self, request, head.is_http10, keep_alive)
         server.requests += 1
         if server.access_log is not None:
             responder.started_at = perf_counter()
-        if body is None:
+        if body is not None:
+            self._state = ANSWER
+        else:
             self._state = BODY
             if head.expects_continue:
                 self._limit.clear()  # a client that waits for 100 Continue is not late before it was asked
             else:
                 self._expect_body()
-        else:
-            self._state = ANSWER
-            self._limit.clear()
         if head.path == "*":
             responder.respond(204)  # asks for the server as such, not for what a handler serves
             return
@@ -311,13 +311,13 @@ class H1Connection(asyncio.Protocol):
     def _ask_for_body(self) -> None:
         """The handler wants a body whose client waits to be asked."""
         if self._responder is not None:
-            if not self._responder.is_started and self._body is not None and not self._body.received:
+            if not self._responder.is_started and self.body is not None and not self.body.received:
                 self.send(_CONTINUE)
             self._expect_body()
 
     def _read_body(self) -> bool:
         """Give the body its share of the input; False if that is used up or another turn is due."""
-        body = self._body
+        body = self.body
         assert body is not None
         before = self._pos
         self._pos = body.feed(self._data, before)
@@ -325,10 +325,9 @@ class H1Connection(asyncio.Protocol):
             if before < self._pos < len(self._data):
                 self._advance_soon()
             return self._pos == len(self._data)
-        self._body = None
+        self.body = None
         if self._responder is not None:
             self._state = ANSWER
-            self._limit.clear()
         elif self._server.is_draining:
             self._close("shutdown")
         else:
@@ -365,9 +364,7 @@ class H1Connection(asyncio.Protocol):
 
     def can_stay(self) -> bool:
         """The connection can serve another request after the answer that begins now."""
-        if self._server.is_draining:
-            return False
-        body = self._body
+        body = self.body
         if body is None:
             return True
         # What comes of the body is read and dropped, if that is bound to be little.
@@ -380,14 +377,14 @@ class H1Connection(asyncio.Protocol):
         self._task = None
         if self._server.access_log is not None:
             self._server.log_access(responder)
-        if not responder.keep_alive or self._server.is_draining:
-            if self._body is not None or self._pos < len(self._data):
+        if not responder.keep_alive:
+            if self.body is not None or self._pos < len(self._data):
                 self._linger("done")
             else:
                 self._close("done")
-        elif self._body is None:
+        elif self.body is None:
             self._await_request()
-            if self._pos < len(self._data):
+            if self._pos < len(self._data) and not self._is_advancing:
                 self._advance_soon()
 
     def _await_request(self) -> None:
@@ -449,7 +446,9 @@ class H1Connection(asyncio.Protocol):
 
     def begin_drain(self) -> None:
         """The server stops: close if nothing is going on; else the answer being made is the last."""
-        if self._state == HEAD and self._pos == len(self._data):
+        if self._responder is not None:
+            self._responder.keep_alive = False
+        elif self._state == HEAD and self._pos == len(self._data):
             self._close("shutdown")
 
     def _close(self, reason: str) -> None:
@@ -474,7 +473,7 @@ class H1Connection(asyncio.Protocol):
     def _disconnect(self) -> None:
         """Tell the handler that its client has left, if there is one at work."""
         responder, self._responder = self._responder, None
-        body, self._body = self._body, None
+        body, self.body = self.body, None
         task, self._task = self._task, None
         if body is not None:
             body.lose()
@@ -487,6 +486,7 @@ class H1Connection(asyncio.Protocol):
     # Time limits on input, and on closing
 
     def _limit_passed(self) -> None:
+        # While a handler works there is no limit on input; the one before may pass unnoticed.
         limits = self._server.limits
         if self._state == HEAD:
             if self._pos < len(self._data):

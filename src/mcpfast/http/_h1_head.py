@@ -9,7 +9,7 @@ import re
 from functools import lru_cache
 from http import HTTPStatus
 from time import gmtime, time
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 if TYPE_CHECKING:

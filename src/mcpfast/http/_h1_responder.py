@@ -189,10 +189,10 @@ class H1Responder:
 
     def _connection_field(self, connection: H1Connection) -> bytes:
         """Decide whether the connection stays, at the last moment, and say so if it is not understood."""
-        if not self.keep_alive or not connection.can_stay():
-            self.keep_alive = False
-            return b"connection: close\r\n"
-        return b"connection: keep-alive\r\n" if self.is_http10 else b""
+        if self.keep_alive and (connection.body is None or connection.can_stay()):
+            return b"connection: keep-alive\r\n" if self.is_http10 else b""
+        self.keep_alive = False
+        return b"connection: close\r\n"
 
     def _send_head(self) -> None:
         """Send the head by itself: no piece came within the loop's turn."""

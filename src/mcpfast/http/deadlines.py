@@ -55,10 +55,12 @@ class Deadline:
 class Deadlines:
     """The timers of one event loop; to be used from its thread only."""
 
-    __slots__ = ("__weakref__", "_armed", "_armed_due", "_buckets", "_due", "_loop")
+    __slots__ = ("__weakref__", "_armed", "_armed_due", "_buckets", "_due", "_loop", "now")
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
+        self.now: Callable[[], float] = loop.time
+        """Returns seconds of the loop's clock."""
         self._buckets: dict[float, set[Deadline]] = {}  # by due time
         self._due: list[float] = []  # heap over the keys of _buckets
         self._armed: asyncio.Handle | None = None
@@ -74,10 +76,6 @@ class Deadlines:
             found = _by_loop[id(loop)] = cls(loop)
         return found
 
-    def now(self) -> float:
-        """Seconds of the loop's clock, as of the current turn."""
-        return self._loop.time()
-
     def after(self, seconds: float, callback: Callable[[], object]) -> Deadline:
         """Call ``callback()`` once ``seconds`` have passed; see the module about how precisely.
 
@@ -90,7 +88,7 @@ class Deadlines:
         else:
             width = _WIDE
         # The next multiple after the time asked for, so never early.
-        due = (int((self._loop.time() + seconds) / width) + 1) * width
+        due = (int((self.now() + seconds) / width) + 1) * width
         bucket = self._buckets.get(due)
         if bucket is None:
             bucket = self._buckets[due] = set()
@@ -107,7 +105,7 @@ class Deadlines:
             self._armed = None
         if self._due:
             loop = self._loop
-            now = loop.time()
+            now = self.now()
             due = self._armed_due = self._due[0]
             if due <= now:
                 self._armed = loop.call_soon(self._fire)
@@ -125,7 +123,7 @@ class Deadlines:
 
     def _run_due(self) -> None:
         loop = self._loop
-        now = loop.time()
+        now = self.now()
         stop_at = perf_counter() + _TURN_BUDGET_S
         while self._due and self._due[0] <= now:
             bucket = self._buckets[self._due[0]]
