@@ -27,8 +27,8 @@ class MessageConnection:
 
     def __init__(self, channel: Channel) -> None:
         self._channel = channel
-        self._inbox = _Inbox(channel)
         self._keeper = Keeper(channel)
+        self._inbox = _Inbox(channel, self._keeper)
 
     @classmethod
     async def open(cls, channel: Channel) -> MessageConnection:
@@ -117,8 +117,9 @@ class MessageConnection:
 class _Inbox:
     """What has arrived and was not read; the channel's receiver."""
 
-    def __init__(self, channel: Channel) -> None:
+    def __init__(self, channel: Channel, keeper: Keeper) -> None:
         self._channel = channel
+        self._keeper = keeper
         self._items: deque[Message | ProtocolError] = deque()
         self._waiters: deque[asyncio.Future[None]] = deque()
         self._is_paused = False
@@ -167,6 +168,7 @@ class _Inbox:
     def receive_end(self, cause: Exception | None) -> None:
         self.cause = cause
         self._finish()
+        self._keeper.end()
 
     def _put(self, item: Message | ProtocolError) -> None:
         self._items.append(item)
