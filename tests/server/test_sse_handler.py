@@ -358,6 +358,38 @@ async def test_drain_ends_idle_streams_properly_and_refuses_what_comes() -> None
     assert handler.shared.stats.ended == {"shutdown": 1}
 
 
+async def test_while_it_drains_answers_pass_and_new_requests_do_not() -> None:
+    """C074: a request that waits for the client may still end within the grace."""
+    server = Server("x", "1")
+
+    @server.method("tools/call")
+    async def call(ctx: Context, params: dict[str, Any]) -> dict[str, Any]:
+        return {"said": await ctx.request("roots/list")}
+
+    handler = SSEHandler(lambda request: server)
+    peer = await SSEPeer(handler).start()
+    await peer.request("tools/call", id=1)
+    asked = await peer.next_message()
+    drained = asyncio.ensure_future(handler.drain(30))
+    await asyncio.sleep(0)
+    assert await peer.post({"jsonrpc": "2.0", "id": 2, "method": "tools/call"}) == 503
+    assert (await peer.call("ping", id=3))["result"] == {}
+    assert await peer.post({"jsonrpc": "2.0", "id": asked["id"], "result": "yes"}) == 202
+    assert (await peer.next_message())["result"] == {"said": "yes"}
+    await peer.get.until_ended()
+    await asyncio.wait_for(drained, 5)
+    assert handler.shared.stats.ended == {"shutdown": 1}
+
+
+async def test_what_is_published_before_the_end_still_arrives() -> None:
+    server = make_server()
+    handler = SSEHandler(lambda request: server)
+    peer = await SSEPeer(handler).start()
+    server.publish("last/words", {"a": 1})
+    await handler.aclose()
+    assert (await peer.next_message())["method"] == "last/words"
+
+
 # A12, H24-S-05: what is written
 
 
@@ -551,6 +583,41 @@ async def test_a_full_session_still_takes_answers_cancels_and_pings() -> None:
     assert await peer.next_message() == {"jsonrpc": "2.0", "id": "ask", "result": {"answer": {"roots": []}}}
     assert cancelled == [0]
     assert handler.shared.stats.refused == {"in_flight": 20}
+
+
+async def test_notifications_that_have_handlers_count_as_work() -> None:
+    server = Server("x", "1")
+    release = asyncio.Event()
+
+    @server.notification("work")
+    async def work(ctx: Context, params: dict[str, Any]) -> None:
+        await release.wait()
+
+    peer = await SSEPeer(SSEHandler(lambda request: server, max_in_flight=2)).start()
+    for _ in range(2):
+        await peer.notify("work")
+    assert await peer.post({"jsonrpc": "2.0", "method": "work"}) == 503
+    await peer.notify("nobody/hears/this")
+    await peer.notify("notifications/cancelled", {"requestId": 1})
+    release.set()
+    await asyncio.sleep(0.01)
+    await peer.notify("work")
+
+
+async def test_a_batch_over_the_limit_is_refused_member_by_member() -> None:
+    server = Server("x", "1")
+
+    @server.method("tools/call")
+    async def call(ctx: Context, params: dict[str, Any]) -> None:
+        await asyncio.Event().wait()
+
+    handler = SSEHandler(lambda request: server, max_in_flight=2)
+    peer = await SSEPeer(handler).start("2025-03-26")
+    ids = [1, 2, 3, 1, 4]
+    assert await peer.post([{"jsonrpc": "2.0", "id": id, "method": "tools/call"} for id in ids]) == 202
+    refused = [await peer.next_message() for _ in range(3)]
+    assert [(m["id"], m["error"]["code"]) for m in refused] == [(3, -32603), (1, -32600), (4, -32603)]
+    assert handler.shared.stats.refused == {"in_flight": 2, "duplicate_id": 1}
 
 
 async def test_requests_of_all_sessions_together_are_capped() -> None:

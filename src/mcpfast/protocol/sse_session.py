@@ -19,7 +19,7 @@ from typing import Any, Final, Literal
 from ..jsonrpc import Message, Notification, Request, RequestId
 from .refusal import Refusal
 
-__all__ = ["CANCELLED", "FULL", "MISSING", "UNKNOWN", "WAIT", "SSESession", "Verdict", "is_urgent"]
+__all__ = ["CANCELLED", "FULL", "MISSING", "STOPPING", "UNKNOWN", "WAIT", "SSESession", "Verdict", "is_urgent"]
 
 CANCELLED: Final = "notifications/cancelled"
 PING: Final = "ping"
@@ -37,6 +37,7 @@ Verdict = Refusal | Literal[_Verdict.WAIT] | None
 
 UNKNOWN: Final = Refusal(404, "unknown_session", "unknown session: it has ended, or it lives in another process")
 MISSING: Final = Refusal(400, "no_session_id", "query parameter sessionid is missing, repeated or malformed")
+STOPPING: Final = Refusal(503, "stopping", "server is stopping")
 FULL: Final = Refusal(503, "queue_full", "session takes no more messages now, try again later")
 
 
@@ -55,13 +56,15 @@ class SSESession:
         max_in_flight: requests that may be unanswered at one time; as many pings again.
     """
 
-    __slots__ = ("in_flight", "is_closed", "max_in_flight", "max_queued", "queued")
+    __slots__ = ("in_flight", "is_closed", "is_draining", "max_in_flight", "max_queued", "queued")
 
     def __init__(self, *, max_queued: int = 100, max_in_flight: int = 1000) -> None:
         self.max_queued = max_queued
         self.max_in_flight = max_in_flight
         self.queued = 0
         self.is_closed = False
+        self.is_draining = False
+        """No more requests are taken, but what those in flight wait for is."""
         self.in_flight: dict[RequestId, Any] = {}
         """Requests that are unanswered, by id with its type; the value belongs to the reader."""
 
@@ -79,9 +82,10 @@ class SSESession:
             if message.method == PING:
                 if len(in_flight) >= 2 * self.max_in_flight or queued >= 2 * self.max_queued:
                     return FULL
+            elif self.is_draining:
+                return STOPPING
             elif len(in_flight) >= self.max_in_flight:
-                message_ = f"session has {self.max_in_flight} requests in flight, the limit"
-                return Refusal(503, "in_flight", message_, id=id)
+                return self.too_many(id)
             elif queued >= self.max_queued:
                 return WAIT
             in_flight[id] = None
@@ -92,6 +96,11 @@ class SSESession:
                 return FULL
         self.queued = queued + 1
         return None
+
+    def too_many(self, id: RequestId | None = None) -> Refusal:
+        """Return the refusal for work beyond :attr:`max_in_flight`."""
+        text = f"session has {self.max_in_flight} requests in flight, the limit"
+        return Refusal(503, "in_flight", text, id=id)
 
     def taken(self) -> None:
         """Note that the reader took a message."""

@@ -14,7 +14,7 @@ from ..protocol.connection import Connection
 from ..protocol.endpoint import SESSION_PARAMETER, build_endpoint
 from ..protocol.headers import EVENT_STREAM, parse_accept
 from ..protocol.refusal import Refusal
-from ..protocol.sse_session import MISSING, UNKNOWN, SSESession
+from ..protocol.sse_session import MISSING, STOPPING, UNKNOWN, SSESession
 from .application import Server
 from .context import Peer
 from .gate import FAILED, refuse
@@ -38,7 +38,6 @@ GetServer: TypeAlias = Callable[[Request], _Found | Awaitable[_Found]]
 _ALLOW = ((b"allow", b"GET, POST, HEAD"),)
 NOT_ALLOWED = Refusal(405, "method_not_allowed", "this URL takes GET and POST", headers=_ALLOW)
 NOT_ACCEPTABLE = Refusal(406, "not_acceptable", f"the answer is {EVENT_STREAM}, which Accept rules out")
-STOPPING = Refusal(503, "stopping", "server is stopping")
 
 _PREFIX = SESSION_PARAMETER + "="
 
@@ -129,9 +128,6 @@ class SSEHandler:
         # Somebody else's session is not told apart from one that is not there (C065).
         if session is None or not is_owner(_owner(session), principal):
             refuse(UNKNOWN, responder, shared.stats)
-            return None
-        if self._is_stopping:
-            refuse(STOPPING, responder, shared.stats)
             return None
         return receive_post(session, request, responder, shared.stats, shared.options.max_body_bytes)
 
@@ -250,9 +246,11 @@ class SSEHandler:
     async def drain(self, grace_s: float | None = None) -> None:
         """End all sessions: idle ones now, others when what they run has ended, at the latest after ``grace_s``.
 
-        From the call on new sessions and messages get 503. Afterwards lifespans that this handler entered are left.
+        From the call on new sessions and requests get 503; answers and cancellations are still taken.
         """
         self._is_stopping = True
+        for session in self._sessions.values():
+            session.begin_drain()
         grace_s = self.shared.options.shutdown_grace_s if grace_s is None else grace_s
         loop = asyncio.get_running_loop()
         give_up_at = loop.time() + grace_s

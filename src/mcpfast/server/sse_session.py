@@ -16,6 +16,7 @@ from ..errors import ProtocolError, TransportClosed
 from ..http.interface import Request, Responder
 from ..jsonrpc import (
     INTERNAL_ERROR,
+    INVALID_REQUEST,
     ErrorResponse,
     Message,
     Notification,
@@ -74,6 +75,10 @@ class SSEServerSession:
         """Nothing of it is running."""
         return not self._machine.in_flight
 
+    def begin_drain(self) -> None:
+        """Take no more requests; the session goes on until it is ended."""
+        self._machine.is_draining = True
+
     def open(self) -> None:
         """Begin the stream with the ``endpoint`` event (A8, H24-S-04)."""
         self._stream.start(encode_event(self.endpoint, event="endpoint"))
@@ -96,6 +101,13 @@ class SSEServerSession:
             if self._shared.load.in_flight >= limit and message.method != PING:
                 text = f"server has {limit} requests in flight, the limit"
                 return Refusal(503, "in_flight_total", text, id=message.id)
+        elif (
+            type(message) is Notification
+            and len(self._machine.in_flight) >= self._machine.max_in_flight
+            and message.method != CANCELLED
+            and self._hosted.server.hears(message.method)
+        ):
+            return self._machine.too_many()  # its handler is work too
         verdict = self._machine.receive(message)
         if verdict is None:
             self._machine.taken()
@@ -141,8 +153,11 @@ class SSEServerSession:
             verdict = self.admit(member)
             if verdict is None:
                 self.run(member, request)
-            elif isinstance(verdict, Refusal) and type(member) is RPCRequest:
-                self._write_soon(encode_error(member.id, INTERNAL_ERROR, verdict.message))
+            elif isinstance(verdict, Refusal):
+                self._shared.stats.refuse(verdict.reason)
+                if type(member) is RPCRequest:
+                    code = INTERNAL_ERROR if verdict.status >= 500 else INVALID_REQUEST
+                    self._write_soon(encode_error(member.id, code, verdict.message))
 
     # What runs
 
@@ -207,8 +222,6 @@ class SSEServerSession:
             self._spawn(key, ctx, self._answer_later(key, ctx, payload))
 
     def _notified(self, message: Notification, request: Request) -> None:
-        if len(self._machine.in_flight) >= self._machine.max_in_flight:
-            return  # as many of the client's messages are being worked on as may be
         key: Any = object()
         ctx = Context(self.peer, self, request=request, params=message.params, state=self._hosted.state)
         self._spawn(key, ctx, self._serve_notification(key, message, ctx))

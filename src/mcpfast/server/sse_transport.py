@@ -69,6 +69,10 @@ class SSEConnection:
         """No request of the client is unanswered."""
         return not self._machine.in_flight
 
+    def begin_drain(self) -> None:
+        """Take no more requests; the session goes on until it is closed."""
+        self._machine.is_draining = True
+
     async def connect(self) -> Self:
         """Begin the stream and send the ``endpoint`` event (A8, H24-S-04). Returns itself: it is the connection."""
         self.open()

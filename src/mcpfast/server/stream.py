@@ -142,25 +142,27 @@ class EventStream:
             responder.write(_KEEP_ALIVE)
 
     def close(self, reason: str) -> None:
-        """End the answer properly. Repeatable."""
+        """End the answer properly, after what was published before. Repeatable."""
+        if self.is_open and self._broadcast is not None:
+            self._broadcast.catch_up(self)
         if self.is_open:
             self._closed()
             if self._writer is not None:
                 self._writer.close()
             self._responder.end()
-            self._on_closed(reason)
+            self._tell(reason)
 
     def drop(self, reason: str) -> None:
         """Drop the connection; what was not sent yet is lost. Repeatable."""
         if self.is_open:
             self._closed()
             self._responder.abort(reason)
-            self._on_closed(reason)
+            self._tell(reason)
 
     def _left(self) -> None:
         if self.is_open:
             self._closed()
-            self._on_closed("client_left")
+            self._tell("client_left")
 
     def _closed(self) -> None:
         self.is_open = False
@@ -168,3 +170,11 @@ class EventStream:
         self._keepalive.discard(self)
         if self._broadcast is not None:
             self._broadcast.discard(self)
+
+    def _tell(self, reason: str) -> None:
+        on_closed, self._on_closed = self._on_closed, _told  # breaks the cycle with the session
+        on_closed(reason)
+
+
+def _told(reason: str) -> None:
+    raise AssertionError(f"a stream closed twice, then for {reason}")
