@@ -11,7 +11,7 @@ import importlib
 import sys
 from collections.abc import Callable, Iterator, Sequence
 
-from benchmarks.machine import Machine
+from benchmarks.machine import Machine, steady_allocator
 from benchmarks.ratios import MIN_ROUNDS
 from benchmarks.targets import SLACK, Cannot, Measured, Target, of_section
 
@@ -69,6 +69,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.rounds < MIN_ROUNDS:
         parser.error(f"{options.rounds} rounds asked for, the least is {MIN_ROUNDS}")
 
+    steady_allocator()
     print(Machine.this().describe())
     missed = 0
     for name in options.sections or SECTIONS:

@@ -61,20 +61,22 @@ def interleave(
     min_turn_s: float = MIN_TURN_S,
     clock: Callable[[], float] = time.perf_counter,
 ) -> dict[str, Timing]:
-    """Time the contenders by turns, with the garbage collector off while the clock runs.
+    """Time the contenders by turns, with the garbage collector off but for a run of it before each round.
 
     Args:
         contenders: what to call, by name. Each is called often enough that a turn lasts ``min_turn_s`` seconds.
         rounds: how many turns each gets.
         clock: a monotonic clock in seconds.
     """
-    loops = {name: _calibrate(call, min_turn_s, clock) for name, call in contenders.items()}
     taken: dict[str, list[float]] = {name: [] for name in contenders}
     names = list(contenders)
-    for number in range(rounds):
-        shift = number % len(names)
-        for name in names[shift:] + names[:shift]:
-            taken[name].append(_time(contenders[name], loops[name], clock) / loops[name])
+    with _no_collector():
+        loops = {name: _calibrate(call, min_turn_s, clock) for name, call in contenders.items()}
+        for number in range(rounds):
+            gc.collect()
+            shift = number % len(names)
+            for name in names[shift:] + names[:shift]:
+                taken[name].append(_time(contenders[name], loops[name], clock) / loops[name])
     return {name: Timing(name, tuple(times)) for name, times in taken.items()}
 
 
@@ -101,17 +103,15 @@ def _calibrate(call: Callable[[], object], min_turn_s: float, clock: Callable[[]
 
 
 def _time(call: Callable[[], object], loops: int, clock: Callable[[], float]) -> float:
-    with _no_collector():
-        start = clock()
-        for _ in range(loops):
-            call()
-        return clock() - start
+    start = clock()
+    for _ in range(loops):
+        call()
+    return clock() - start
 
 
 @contextmanager
 def _no_collector() -> Iterator[None]:
     was_enabled = gc.isenabled()
-    gc.collect()
     gc.disable()
     try:
         yield

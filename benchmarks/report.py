@@ -16,7 +16,7 @@ from pathlib import Path
 from benchmarks.codec.cases import CLOCK, MODES, burst, decode_calls, encode_calls, payloads, writer_calls
 from benchmarks.contenders import AIOHTTP_SSE, DECODERS, ENCODERS, HTTPX2, HTTPX_SSE, SSE_STARLETTE, load
 from benchmarks.fixtures import CRLF, LF, SHAPES, SIZES, shape, size_name, sized
-from benchmarks.machine import ROOT, Machine
+from benchmarks.machine import ROOT, Machine, steady_allocator
 from benchmarks.ratios import MIN_TURN_S, Timing, interleave
 from benchmarks.tables import Cell, Table, markdown
 
@@ -84,6 +84,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     rounds, turn_s = (3, 0.002) if options.quick else (7, MIN_TURN_S)
     svg: Path | None = options.svg or (None if options.quick else SVG)
 
+    steady_allocator()
     machine = Machine.this()
     command = " ".join(["python -m benchmarks.report", *(["--quick"] if options.quick else [])])
     print(
