@@ -112,10 +112,12 @@ class MemoryShell:
         return exchange
 
     async def aclose(self) -> None:
-        """Disconnect whatever is still open and wait for the handlers' tasks."""
+        """Disconnect whatever is still open, and cancel and wait for the handlers' tasks."""
         for exchange in self.exchanges:
             exchange.disconnect()
         tasks = [exchange.task for exchange in self.exchanges if exchange.task is not None]
+        for task in tasks:
+            task.cancel()
         if tasks:
             await asyncio.wait(tasks, timeout=WAIT_S)
             assert all(task.done() for task in tasks), "a handler did not end after its client left"
