@@ -13,12 +13,12 @@ from mcpfast.http.interface import BodyTooLarge, ClientDisconnected, Handler, Re
 from mcpfast.http.limits import HTTPLimits
 from tests.support.raw_http import Truncated
 from tests.support.shells import SHELLS, Shell, open_shell
+from tests.support.waiting import WAIT_S, until
 
 pytestmark = pytest.mark.anyio
 
 SSE = ((b"content-type", b"text/event-stream"),)
 LIMITS = HTTPLimits(max_body_bytes=100_000, max_unsent_bytes=200_000)
-WAIT_S = 10.0
 
 # What a shell raises for a handler that breaks the order of calls; the memory shell is an assertion.
 MISUSE = (RuntimeError, ValueError, AssertionError)
@@ -63,14 +63,6 @@ def keep(request: Request, responder: Responder) -> None:
 def start_stream(request: Request, responder: Responder) -> None:
     responder.start(200, SSE)
     responder.write(b"data: 1\n\n")
-
-
-async def until(condition: Callable[[], object]) -> None:
-    """Wait for something that no event tells of."""
-    end = asyncio.get_running_loop().time() + WAIT_S
-    while not condition():
-        assert asyncio.get_running_loop().time() < end
-        await asyncio.sleep(0.001)
 
 
 # Answers

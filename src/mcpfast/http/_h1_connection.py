@@ -272,7 +272,7 @@ class H1Connection(asyncio.Protocol):
             head.method,
             head.path,
             head.query,
-            Headers(head.fields),
+            Headers(head.fields.copy()),
             client=self.client,
             scheme=server.scheme,
             body=body,

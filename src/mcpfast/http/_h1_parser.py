@@ -36,7 +36,7 @@ class Head:
     """Percent-decoded; ``*`` in ``OPTIONS *``."""
     query: str
     fields: list[tuple[bytes, bytes]]
-    """Names in lower case, values without white space around them."""
+    """Names in lower case, values without white space around them. The parser's own: give out a copy."""
     is_http10: bool
     keep_alive: bool
     """What the client asks for: its version, and its Connection field."""
@@ -76,10 +76,7 @@ class HeadParser:
         last = self._last
         if last is not None:
             self._takes_body = False  # httptools does not see this one
-            if raw == self._last_raw:
-                last.fields = last.fields.copy()  # the other one is the earlier request's
-                return last
-            if self._take_new_length(raw, last):
+            if raw == self._last_raw or self._take_new_length(raw, last):
                 return last
         self._last = None
         head = Head()
@@ -154,7 +151,6 @@ class HeadParser:
         if not digits.isdigit() or raw[:start] != old[:start] or raw[new_end:] != old[end:]:
             return False
         last.content_length = read_content_length(digits)
-        last.fields = last.fields.copy()
         last.fields[index] = b"content-length", digits
         self._last_raw = raw
         self._length_at = start, new_end, index
