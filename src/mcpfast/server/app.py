@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Mapping
 from contextlib import asynccontextmanager
@@ -96,11 +97,28 @@ def asgi_app(server: Server, options: Mapping[str, Any]) -> ASGIApp:
     """Return an ASGI application; see :meth:`Server.asgi`."""
     from ..http.asgi import ASGIApp
 
-    checked = ServerOptions.of(options, APP, "asgi()")
-    app = App(server, checked)
+    handler = _AppOfLoop(server, ServerOptions.of(options, APP, "asgi()"))
+    return ASGIApp(handler, lifespan=handler.lifespan, limits=handler.options.http_limits())
+
+
+class _AppOfLoop:
+    """An App for the running loop, made anew for each: an application may outlive its loop, as it does in tests."""
+
+    def __init__(self, server: Server, options: ServerOptions) -> None:
+        self.server = server
+        self.options = options
+        self._app = App(server, options)
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def __call__(self, request: Request, responder: Responder) -> Awaitable[None] | None:
+        loop = asyncio._get_running_loop()
+        if loop is not self._loop:
+            self._renew(loop)
+        return self._app(request, responder)
 
     @asynccontextmanager
-    async def lifespan() -> AsyncIterator[None]:
+    async def lifespan(self) -> AsyncIterator[None]:
+        app = self._renew(asyncio.get_running_loop())
         await app.start()
         try:
             yield
@@ -108,4 +126,8 @@ def asgi_app(server: Server, options: Mapping[str, Any]) -> ASGIApp:
             await app.drain()
             await app.stop()
 
-    return ASGIApp(app, lifespan=lifespan, limits=checked.http_limits())
+    def _renew(self, loop: asyncio.AbstractEventLoop | None) -> App:
+        if self._loop is not None:
+            self._app = App(self.server, self.options)
+        self._loop = loop
+        return self._app
