@@ -13,7 +13,7 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_DECREF, Py_INCREF, Py_XDECREF
 from cpython.unicode cimport PyUnicode_AsUTF8String, PyUnicode_DecodeUTF8
-from libc.string cimport memchr, memcmp, memcpy
+from libc.string cimport memchr, memcmp, memcpy, memset
 
 from ._common import (
     DEFAULT_FLUSH_BYTES,
@@ -37,6 +37,8 @@ cdef extern from "Python.h":
     bint PyUnicode_IS_COMPACT_ASCII(object) noexcept
     Py_ssize_t PyUnicode_GET_LENGTH(object) noexcept
     void *PyUnicode_DATA(object) noexcept
+    object PyUnicode_New(Py_ssize_t, Py_UCS4)
+    int PyUnicode_Resize(PyObject **, Py_ssize_t) except -1
     long long PyLong_AsLongLongAndOverflow(object, int *) except? -1
     int _PyBytes_Resize(PyObject **, Py_ssize_t) except -1
     const Py_ssize_t PY_SSIZE_T_MAX
@@ -44,6 +46,8 @@ cdef extern from "Python.h":
 cdef extern from "_scan.h":
     const char *mcpfast_find_eol(const char *p, const char *end) noexcept
     const char *mcpfast_find_eol_portable(const char *p, const char *end) noexcept
+    size_t mcpfast_copy_ascii(char *to, const char *start, size_t n) noexcept
+    size_t mcpfast_copy_ascii_portable(char *to, const char *start, size_t n) noexcept
     const char *MCPFAST_SCAN
 
 cdef enum:
@@ -55,12 +59,14 @@ cdef str MESSAGE = "message"
 cdef long long MAX_RETRY = MAX_RETRY_MS
 
 
-# ---- a bytes object that grows --------------------------------------------------------------------------
+# ---- a str or bytes object that grows -------------------------------------------------------------------
 
 cdef struct Builder:
-    PyObject *store       # owned: a bytes object of `capacity` bytes that nobody else has seen, or NULL
+    PyObject *store       # owned: an object of `capacity` bytes that nobody else has seen, or NULL
+    char *start           # of the bytes inside it
     Py_ssize_t size       # bytes filled so far
     Py_ssize_t capacity
+    bint ascii            # store is a str, and all bytes are ASCII so far; else it is bytes
 
 cdef enum:
     # Up to here a builder copies its content out and keeps its memory for the next; above, it hands over the
@@ -68,52 +74,83 @@ cdef enum:
     KEPT_CAPACITY = 1024
 
 
-cdef inline char *builder_end(Builder *self) noexcept:
-    return PyBytes_AS_STRING(<object>self.store) + self.size
-
-
-cdef int builder_reserve(Builder *self, Py_ssize_t more) except -1:
-    """Make room for ``more`` bytes, at least doubling, so that growing costs linear time."""
-    cdef Py_ssize_t capacity
-    if more <= self.capacity - self.size:
-        return 0
-    if more > PY_SSIZE_T_MAX // 4 - self.size:
-        raise MemoryError
-    capacity = max(2 * self.capacity, self.size + more, <Py_ssize_t>KEPT_CAPACITY)
-    if self.store == NULL:
-        made = PyBytes_FromStringAndSize(NULL, capacity)
-        Py_INCREF(made)
-        self.store = <PyObject *>made
-    else:
-        try:
+cdef int builder_resize(Builder *self, Py_ssize_t capacity) except -1:
+    try:
+        if self.store == NULL:
+            made = PyUnicode_New(capacity, 127) if self.ascii else PyBytes_FromStringAndSize(NULL, capacity)
+            Py_INCREF(made)
+            self.store = <PyObject *>made
+        elif self.ascii:
+            PyUnicode_Resize(&self.store, capacity)
+        else:
             _PyBytes_Resize(&self.store, capacity)
-        except MemoryError:
-            self.size = self.capacity = 0  # it has freed the object and put NULL in its place
-            raise
+    except MemoryError:
+        builder_drop(self)
+        raise
+    if self.ascii:
+        self.start = <char *>PyUnicode_DATA(<object>self.store)
+    else:
+        self.start = PyBytes_AS_STRING(<object>self.store)
     self.capacity = capacity
     return 0
 
 
+cdef int builder_reserve(Builder *self, Py_ssize_t more) except -1:
+    """Make room for ``more`` bytes, at least doubling, so that growing costs linear time."""
+    if more <= self.capacity - self.size:
+        return 0
+    if more > PY_SSIZE_T_MAX // 4 - self.size:
+        raise MemoryError
+    return builder_resize(self, max(2 * self.capacity, self.size + more, <Py_ssize_t>KEPT_CAPACITY))
+
+
 cdef int builder_add(Builder *self, const char *p, Py_ssize_t n) except -1:
-    if n:
-        builder_reserve(self, n)
-        memcpy(builder_end(self), p, n)
-        self.size += n
+    cdef Py_ssize_t done
+    cdef Builder wider
+    if n == 0:
+        return 0
+    builder_reserve(self, n)
+    if self.ascii:
+        done = mcpfast_copy_ascii(self.start + self.size, p, n)
+        self.size += done
+        if done == n:
+            return 0
+        # The rest is not ASCII: on to bytes.
+        p += done
+        n -= done
+        memset(&wider, 0, sizeof(Builder))
+        builder_resize(&wider, self.capacity)
+        memcpy(wider.start, self.start, self.size)
+        wider.size = self.size
+        builder_drop(self)
+        self[0] = wider
+    memcpy(self.start + self.size, p, n)
+    self.size += n
     return 0
 
 
-cdef bytes builder_take(Builder *self):
-    """Return the content and begin anew."""
+cdef object builder_take(Builder *self):
+    """Return the content, a str if the builder is ASCII, else bytes; and begin anew."""
     cdef PyObject *store = self.store
     cdef Py_ssize_t size = self.size
-    cdef bytes taken
     if self.capacity <= KEPT_CAPACITY:
         self.size = 0
-        return PyBytes_FromStringAndSize(PyBytes_AS_STRING(<object>store) if size else NULL, size)
+        if self.ascii:
+            taken = PyUnicode_New(size, 127)
+            memcpy(PyUnicode_DATA(taken), self.start, size)
+            return taken
+        return PyBytes_FromStringAndSize(self.start, size)
     self.store = NULL
     self.size = self.capacity = 0
-    _PyBytes_Resize(&store, size)
-    taken = <bytes>store
+    if self.ascii:
+        try:
+            PyUnicode_Resize(&store, size)
+        except MemoryError:
+            Py_XDECREF(store)
+            raise
+    else:
+        _PyBytes_Resize(&store, size)
+    taken = <object>store
     Py_DECREF(taken)  # the builder's own reference
     return taken
 
@@ -157,7 +194,7 @@ cdef object utf8(object value, Text *text):
     return kept
 
 
-cdef object utf8_name(str what, object value, Text *text):
+cdef object utf8_name(bint is_id, object value, Text *text):
     """As ``utf8``, for the value of an ``event`` or ``id`` field; raises if it cannot be one."""
     cdef object kept = None
     if isinstance(value, str):
@@ -165,9 +202,9 @@ cdef object utf8_name(str what, object value, Text *text):
     if (
         kept is None
         or mcpfast_find_eol(text.start, text.start + text.size) != text.start + text.size
-        or (what == "id" and memchr(text.start, 0, text.size) != NULL)
+        or (is_id and memchr(text.start, 0, text.size) != NULL)
     ):
-        encode_name(what, value)  # raises
+        encode_name("id" if is_id else "event", value)  # raises
     return kept
 
 
@@ -178,7 +215,7 @@ cdef object json_loads = None
 
 @cython.final
 @cython.no_gc  # its fields are str, bytes and int: there is nothing to make a cycle of
-@cython.freelist(256)
+@cython.freelist(1024)  # more than a chunk of 64 KiB holds of all but the smallest
 cdef class ServerSentEvent:
     """ServerSentEvent(event="message", data="", id="", retry=None)
 --
@@ -201,8 +238,10 @@ cdef class ServerSentEvent:
     cdef:
         str _event
         str _id
-        bytes _raw            # the payload as it came; None until asked for if the event was built from text
-        str _text             # the payload decoded; None until asked for if the event came off the wire
+        # The payload, at least one of them; the other is made when it is asked for. Off the wire it is text at once
+        # if it is ASCII, which saves the second copy: such text and its UTF-8 are the same bytes.
+        bytes _raw
+        str _text
         long long _retry      # milliseconds; -1: none
 
     __match_args__ = ("event", "data", "id", "retry")
@@ -319,10 +358,14 @@ cdef class ServerSentEvent:
         return build_event, (self._event, self._text if self._raw is None else self._raw, self._id, self.retry)
 
 
-cdef inline ServerSentEvent new_event(str event, bytes raw, str last_id, long long retry):
+cdef inline ServerSentEvent new_event(str event, object payload, str last_id, long long retry):
+    """Build a decoded event; its payload is bytes, or a str that is ASCII."""
     cdef ServerSentEvent self = ServerSentEvent.__new__(ServerSentEvent)
     self._event = event
-    self._raw = raw
+    if type(payload) is str:
+        self._text = <str>payload
+    else:
+        self._raw = <bytes>payload
     self._id = last_id
     self._retry = retry
     return self
@@ -499,16 +542,18 @@ cdef class SSEDecoder:
     cdef void _clear(self) noexcept:
         builder_drop(&self._tail)
         builder_drop(&self._data)
+        self._data.ascii = True
         self._line_size = 0
         self._kind = UNDECIDED
         self._id = self._last_event_id
         self._end_block()
 
-    cdef void _end_block(self) noexcept:
+    cdef inline void _end_block(self) noexcept:
         self._has_data = False
         self._joined = 0
         self._slice = NULL
-        self._event = MESSAGE
+        if self._event is not MESSAGE:
+            self._event = MESSAGE
         self._retry_here = -1
 
     cdef int _fail(self, object kind, tuple facts) except -1:
@@ -570,7 +615,7 @@ cdef class SSEDecoder:
 
         # One search per line. p is the start of a line; nothing of it has been read.
         while p < end:
-            eol = mcpfast_find_eol(p, end)
+            eol = p if p[0] == LF else mcpfast_find_eol(p, end)
             n = eol - p
             if eol == end:
                 self._extend(p, n)
@@ -623,7 +668,7 @@ cdef class SSEDecoder:
 
     cdef int _decide(self) except -1:
         """Six bytes of an unfinished line tell where its bytes go."""
-        cdef const char *start = PyBytes_AS_STRING(<object>self._tail.store)
+        cdef const char *start = self._tail.start
         if memcmp(start, b"data:", 5) == 0:
             self._kind = DATA
             self._open_value()
@@ -648,7 +693,7 @@ cdef class SSEDecoder:
             self._joined = self._data.size
         elif n:
             self._tail.size = 0
-            self._line(PyBytes_AS_STRING(<object>self._tail.store), n)
+            self._line(self._tail.start, n)
             if self._slice != NULL:
                 self._keep_slice()
             if self._tail.capacity > KEPT_CAPACITY:
@@ -697,7 +742,7 @@ cdef class SSEDecoder:
             self._fail(MalformedLine, (PyBytes_FromStringAndSize(p, min(n, 64)),))
         return 0
 
-    cdef int _data_line(self, const char *p, Py_ssize_t n) except -1:
+    cdef inline int _data_line(self, const char *p, Py_ssize_t n) except -1:
         if not self._has_data:
             self._has_data = True
             self._slice = p
@@ -735,22 +780,34 @@ cdef class SSEDecoder:
             value = MAX_RETRY if value > (MAX_RETRY - digit) // 10 else value * 10 + digit
         self._retry = self._retry_here = value
 
-    cdef int _dispatch(self, list events) except -1:
+    cdef inline int _dispatch(self, list events) except -1:
         """A blank line: the block has ended."""
-        cdef bytes raw
-        self._last_event_id = self._id
+        cdef object payload
+        if self._last_event_id is not self._id:
+            self._last_event_id = self._id
         if self._has_data:
             if self._slice != NULL:
-                raw = PyBytes_FromStringAndSize(self._slice, self._joined)
+                payload = payload_of(self._slice, self._joined)
             else:
-                raw = builder_take(&self._data)
-            events.append(new_event(self._event, raw, self._id, self._retry_here))
+                payload = builder_take(&self._data)
+                if not self._data.ascii:
+                    builder_drop(&self._data)
+                    self._data.ascii = True
+            events.append(new_event(self._event, payload, self._id, self._retry_here))
         self._end_block()
         return 0
 
     cdef int _refuse_size(self) except -1:
         # The first byte too many is where counting ends, so that the figure does not depend on the cuts.
         return self._fail(EventTooLarge, (self._limit + 1, self._limit))
+
+
+cdef inline object payload_of(const char *p, Py_ssize_t n):
+    """Copy a payload out of the chunk: as text if it is ASCII, else as bytes."""
+    text = PyUnicode_New(n, 127)
+    if <Py_ssize_t>mcpfast_copy_ascii(<char *>PyUnicode_DATA(text), p, n) == n:
+        return text
+    return PyBytes_FromStringAndSize(p, n)
 
 
 cdef inline void skip_name(const char **p, Py_ssize_t *n, Py_ssize_t name) noexcept:
@@ -812,6 +869,10 @@ cdef object encode_frame(object data, object event, object id, object retry, Bui
         object kept
     if data is None:
         return build_frame(NULL, event, id, retry, into)
+    if type(data) is str and PyUnicode_IS_COMPACT_ASCII(data):
+        text.start = <const char *>PyUnicode_DATA(data)
+        text.size = PyUnicode_GET_LENGTH(data)
+        return build_frame(&text, event, id, retry, into)
     if type(data) is bytes:
         text.start = PyBytes_AS_STRING(data)
         text.size = PyBytes_GET_SIZE(data)
@@ -846,12 +907,23 @@ cdef object build_frame(Text *data, object event, object id, object retry, Build
         long long milliseconds = 0
         int overflow = 0
         Py_ssize_t size = 1               # the blank line
+        Py_ssize_t data_size = 0
         char *out
+    if data != NULL:
+        data_size = lines_size(6, data, False)
+        size += data_size
+        if event is None and id is None and retry is None and data_size == 6 + data.size + 1:
+            # Data of one line and nothing else: the most common of all.
+            frame = reserve_frame(size, into, &out)
+            memcpy(out, b"data: ", 6)
+            memcpy(out + 6, data.start, data.size)
+            memcpy(out + 6 + data.size, b"\n\n", 2)
+            return frame
     if event is not None:
-        kept_name = utf8_name("event", event, &name)
+        kept_name = utf8_name(False, event, &name)
         size += field_size(6, &name)
     if id is not None:
-        kept_id = utf8_name("id", id, &last_id)
+        kept_id = utf8_name(True, id, &last_id)
         size += field_size(3, &last_id)
     if retry is not None:
         if type(retry) is not int:
@@ -866,8 +938,6 @@ cdef object build_frame(Text *data, object event, object id, object retry, Build
             if milliseconds == 0:
                 break
         size += 7 + (20 - digit) + 1
-    if data != NULL:
-        size += lines_size(6, data, False)
 
     frame = reserve_frame(size, into, &out)
     if event is not None:
@@ -881,7 +951,7 @@ cdef object build_frame(Text *data, object event, object id, object retry, Build
         out[0] = LF
         out += 1
     if data != NULL:
-        out = put_lines(out, b"data: ", 6, data, False)
+        out = put_lines(out, data_size, b"data: ", 6, data, False)
     out[0] = LF
     return frame
 
@@ -891,24 +961,26 @@ cdef object comment_frame(object text, Builder *into):
         Text content
         object kept = None
         object frame
+        Py_ssize_t size
         char *out
     if isinstance(text, str):
         kept = utf8(text, &content)
     if kept is None:
         encode_text("text", text)  # raises
-    frame = reserve_frame(lines_size(2, &content, True), into, &out)
-    put_lines(out, b": ", 2, &content, True)
+    size = lines_size(2, &content, True)
+    frame = reserve_frame(size, into, &out)
+    put_lines(out, size, b": ", 2, &content, True)
     return frame
 
 
-cdef object reserve_frame(Py_ssize_t size, Builder *into, char **out):
+cdef inline object reserve_frame(Py_ssize_t size, Builder *into, char **out):
     """Point ``out`` at room for ``size`` bytes: in a new bytes object, which is returned, or at the end of ``into``."""
     if into == NULL:
         frame = PyBytes_FromStringAndSize(NULL, size)
         out[0] = PyBytes_AS_STRING(frame)
         return frame
     builder_reserve(into, size)
-    out[0] = builder_end(into)
+    out[0] = into.start + into.size
     into.size += size
     return None
 
@@ -948,13 +1020,17 @@ cdef Py_ssize_t lines_size(Py_ssize_t prefix, const Text *text, bint bare) excep
             p += 1
 
 
-cdef char *put_lines(char *out, const char *prefix, Py_ssize_t n, const Text *text, bint bare) noexcept:
+cdef char *put_lines(
+    char *out, Py_ssize_t size, const char *prefix, Py_ssize_t n, const Text *text, bint bare
+) noexcept:
+    """Write what ``lines_size`` gave the size of."""
     cdef:
         const char *p = text.start
         const char *end = p + text.size
         const char *eol
+        bint single = size == n + text.size + 1  # then there is nothing to search for
     while True:
-        eol = mcpfast_find_eol(p, end)
+        eol = end if single else mcpfast_find_eol(p, end)
         if bare and eol == p:
             memcpy(out, prefix, n - 1)
             out += n - 1
@@ -1121,6 +1197,22 @@ cdef class EventWriter:
 # ---- for the tests --------------------------------------------------------------------------------------
 
 SCAN = MCPFAST_SCAN.decode()  # which search for line ends serves here
+
+
+def _copy_ascii(bytes data not None, Py_ssize_t start, Py_ssize_t stop, *, bint portable):
+    """What is copied of ``data[start:stop]``, a byte of room behind it, by the loop that serves or the portable one."""
+    cdef:
+        Py_ssize_t n = stop - start
+        bytes copy = b"?" * (n + 1)
+        char *to = PyBytes_AS_STRING(copy)
+        const char *base = PyBytes_AS_STRING(data)
+    if not 0 <= start <= stop <= PyBytes_GET_SIZE(data):
+        raise IndexError
+    if portable:
+        done = mcpfast_copy_ascii_portable(to, base + start, n)
+    else:
+        done = mcpfast_copy_ascii(to, base + start, n)
+    return done, copy
 
 
 def _find_eol(bytes data not None, Py_ssize_t start, Py_ssize_t stop, *, bint portable):

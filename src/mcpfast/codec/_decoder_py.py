@@ -1,8 +1,7 @@
 """Bytes to events, in pure Python: the reference for the compiled twin.
 
-Line ends are made LF first, chunk by chunk, and whole blocks are then split out of a chunk at once. What is
-left of a chunk goes to ``_tail`` (the unfinished line) and to the fields of the open block, and nothing in
-them is ever searched again.
+Line ends are made LF first, chunk by chunk, and a chunk is split into lines at once. What is left of it goes
+to ``_tail`` (the unfinished line) and to the fields of the open block, and is never searched again.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ class SSEDecoder:
         "_id",
         "_last_event_id",
         "_limit",
-        "_open",
+        "_plain",
         "_retry",
         "_retry_here",
         "_skip_lf",
@@ -58,7 +57,7 @@ class SSEDecoder:
     _bom: int  # bytes of a BOM seen and held back at the start of the stream; -1 once past it
     _skip_lf: bool  # the last chunk ended in CR: drop one LF if it comes first
     _tail: bytearray  # the unfinished line
-    _open: bool  # a line of the current block has been read
+    _plain: bool  # the block has at most one data line, and nothing else that counts
     _data: bytes | bytearray | None  # the block's data lines, joined; a bytearray from the second on
     _event: str  # the block's event type, "" if none
     _id: str  # the last event id as the next blank line will set it
@@ -140,8 +139,8 @@ class SSEDecoder:
                 self._grow(_BOM[: self._bom])
             if flush:
                 if self._tail:
-                    self._lines([bytes(self._tail)], events)
-                self._lines([b""], events)
+                    self._finish_line()
+                self._dispatch(events)
         except (MCPFastError, MemoryError) as error:
             self._fail(error)
             self._raise_fault()
@@ -166,7 +165,7 @@ class SSEDecoder:
         self._end_block()
 
     def _end_block(self) -> None:
-        self._open = False
+        self._plain = True
         self._data = None
         self._event = ""
         self._retry_here = None
@@ -200,19 +199,12 @@ class SSEDecoder:
             self._grow(chunk[:end])
             self._finish_line()
             chunk = chunk[end + 1 :]
-        blocks = chunk.split(b"\n\n")
-        rest = blocks.pop()
-        if blocks:
-            if self._open:
-                self._lines([*blocks[0].split(b"\n"), b""], events)
-                del blocks[0]
-            self._blocks(blocks, events)
-        if rest:
-            lines = rest.split(b"\n")
-            rest = lines.pop()
+        lines = _split(chunk)
+        rest = lines.pop()
+        if lines:
             self._lines(lines, events)
-            if rest:
-                self._grow(rest)
+        if rest:
+            self._grow(rest)
 
     def _drop_bom(self, chunk: bytes) -> bytes:
         """Hold back what may be a BOM at the start of the stream; return the rest of the chunk."""
@@ -240,10 +232,54 @@ class SSEDecoder:
         self._tail = bytearray()
         if tail.startswith(b"data:"):
             del tail[: 6 if tail.startswith(b" ", 5) else 5]  # moves no bytes: the value is copied once
-            self._open = True
             self._add_data(bytes(tail))
         else:
-            self._lines([bytes(tail)], [])
+            self._line(bytes(tail))
+
+    def _lines(self, lines: list[bytes], events: list[ServerSentEvent]) -> None:
+        """Read whole lines, given without their ends."""
+        limit = self._limit
+        data = self._data
+        for line in lines:
+            if not line:
+                if self._plain:
+                    if type(data) is bytes:
+                        events.append(from_wire("message", data, self._last_event_id, None))
+                else:
+                    self._data = data
+                    self._dispatch(events)
+                data = None
+            # Nearly all lines are the first data line of their block, with a space.
+            elif data is None and line.startswith(b"data: ") and len(line) <= limit:
+                data = line[6:]
+            else:
+                self._data = data
+                self._line(line)
+                data = self._data
+        self._data = data
+
+    def _line(self, line: bytes) -> None:
+        data = self._data
+        if len(line) + (len(data) if data is not None else 0) > self._limit:
+            self._refuse_size()
+        name, colon, value = line.partition(b":")
+        if value.startswith(b" "):
+            value = value[1:]
+        if name == b"data":
+            self._add_data(value)
+        elif name == b"event":
+            self._event = value.decode("utf-8", "replace")
+            self._plain = False
+        elif name == b"id":
+            if b"\0" not in value:
+                self._id = value.decode("utf-8", "replace")
+                self._plain = False
+        elif name == b"retry":
+            if value.isdigit():  # of bytes: ASCII digits, at least one
+                self._retry = self._retry_here = _milliseconds(value)
+                self._plain = False
+        elif self._strict and not colon:
+            raise MalformedLine(line)
 
     def _add_data(self, value: bytes) -> None:
         data = self._data
@@ -251,57 +287,36 @@ class SSEDecoder:
             self._data = value
         elif type(data) is bytes:
             self._data = bytearray(b"%b\n%b" % (data, value))
+            self._plain = False
         else:
             data += b"\n"
             data += value
-
-    def _blocks(self, blocks: list[bytes], events: list[ServerSentEvent]) -> None:
-        """Read whole blocks, each without the two line ends after it, while no block is open."""
-        limit = self._limit
-        for block in blocks:
-            # The shape of nearly all traffic: one data line with a space, and nothing else.
-            if block.startswith(b"data: ") and b"\n" not in block and len(block) <= limit:
-                events.append(from_wire("message", block[6:], self._last_event_id, None))
-            else:
-                self._lines([*block.split(b"\n"), b""], events)
-
-    def _lines(self, lines: list[bytes], events: list[ServerSentEvent]) -> None:
-        """Read whole lines, given without their ends."""
-        limit = self._limit
-        for line in lines:
-            if not line:
-                self._dispatch(events)
-                continue
-            if len(line) > limit or (self._data is not None and len(line) + len(self._data) > limit):
-                self._refuse_size()
-            self._open = True
-            name, colon, value = line.partition(b":")
-            if value.startswith(b" "):
-                value = value[1:]
-            if name == b"data":
-                self._add_data(value)
-            elif name == b"event":
-                self._event = value.decode("utf-8", "replace")
-            elif name == b"id":
-                if b"\0" not in value:
-                    self._id = value.decode("utf-8", "replace")
-            elif name == b"retry":
-                if value.isdigit():  # of bytes: ASCII digits, at least one
-                    self._retry = self._retry_here = _milliseconds(value)
-            elif self._strict and not colon:
-                raise MalformedLine(line)
 
     def _dispatch(self, events: list[ServerSentEvent]) -> None:
         """A blank line: the block has ended."""
         self._last_event_id = self._id
         if self._data is not None:
             events.append(from_wire(self._event or "message", bytes(self._data), self._id, self._retry_here))
-        if self._open:
-            self._end_block()
+        self._end_block()
 
     def _refuse_size(self) -> NoReturn:
         # The first byte too many is where counting ends, so that the figure does not depend on the cuts.
         raise EventTooLarge(self._limit + 1, self._limit)
+
+
+def _split(chunk: bytes) -> list[bytes]:
+    """Split at LF. bytes.split looks at each byte, find at many at once, which pays when lines are long."""
+    stop = chunk.find(b"\n")
+    if stop < 500:
+        return chunk.split(b"\n")
+    lines = []
+    start = 0
+    while stop >= 0:
+        lines.append(chunk[start:stop])
+        start = stop + 1
+        stop = chunk.find(b"\n", start)
+    lines.append(chunk[start:])
+    return lines
 
 
 def _milliseconds(digits: bytes) -> int:

@@ -1,7 +1,12 @@
-/* The search for the end of a line: the first CR or LF in [p, end), or end if there is none.
+/* The two loops over bytes that the codec lives by.
  *
- * Each variant reads only inside [p, end). The one that serves is mcpfast_find_eol; the portable one is
- * compiled everywhere and tested beside it. All of them must give the same answer.
+ * mcpfast_find_eol(p, end): the first CR or LF in [p, end), or end if there is none.
+ *
+ * mcpfast_copy_ascii(to, from, n): copies bytes as long as they are ASCII, and returns how many. Fewer than n
+ * says that a byte over 127 is among the rest, though maybe not the next one. Writes nothing beyond to + n.
+ *
+ * Each variant reads only inside the range given. The names without a suffix are the variants that serve; the
+ * portable ones are compiled everywhere and tested beside them.
  */
 #ifndef MCPFAST_SCAN_H
 #define MCPFAST_SCAN_H
@@ -44,6 +49,25 @@ static inline const char *mcpfast_find_eol_portable(const char *p, const char *e
     while (p < end && *p != '\n' && *p != '\r')
         p++;
     return p;
+}
+
+static inline size_t mcpfast_copy_ascii_portable(char *to, const char *from, size_t n)
+{
+    size_t done = 0;
+    while (n - done >= 8) {
+        uint64_t word;
+        memcpy(&word, from + done, 8);
+        if (word & UINT64_C(0x8080808080808080))
+            return done;
+        memcpy(to + done, &word, 8);
+        done += 8;
+    }
+    for (; done < n; done++) {
+        if ((unsigned char)from[done] > 127)
+            return done;
+        to[done] = from[done];
+    }
+    return done;
 }
 
 /* ---- SSE2 ---------------------------------------------------------------------------------------------- */
@@ -122,6 +146,40 @@ static inline const char *mcpfast_find_eol_sse2(const char *p, const char *end)
     return end;
 }
 
+static inline size_t mcpfast_copy_ascii_sse2(char *to, const char *from, size_t n)
+{
+    size_t done = 0;
+
+    if (n < 16)
+        return mcpfast_copy_ascii_portable(to, from, n);
+    for (; n - done >= 64; done += 64) {
+        const __m128i a = _mm_loadu_si128((const __m128i *)(from + done));
+        const __m128i b = _mm_loadu_si128((const __m128i *)(from + done + 16));
+        const __m128i c = _mm_loadu_si128((const __m128i *)(from + done + 32));
+        const __m128i d = _mm_loadu_si128((const __m128i *)(from + done + 48));
+        if (_mm_movemask_epi8(_mm_or_si128(_mm_or_si128(a, b), _mm_or_si128(c, d))))
+            return done;
+        _mm_storeu_si128((__m128i *)(to + done), a);
+        _mm_storeu_si128((__m128i *)(to + done + 16), b);
+        _mm_storeu_si128((__m128i *)(to + done + 32), c);
+        _mm_storeu_si128((__m128i *)(to + done + 48), d);
+    }
+    for (; n - done >= 16; done += 16) {
+        const __m128i v = _mm_loadu_si128((const __m128i *)(from + done));
+        if (_mm_movemask_epi8(v))
+            return done;
+        _mm_storeu_si128((__m128i *)(to + done), v);
+    }
+    if (done < n) {
+        /* The last 16 bytes; those before `done` are known to be ASCII. */
+        const __m128i v = _mm_loadu_si128((const __m128i *)(from + n - 16));
+        if (_mm_movemask_epi8(v))
+            return done;
+        _mm_storeu_si128((__m128i *)(to + n - 16), v);
+    }
+    return n;
+}
+
 #endif /* MCPFAST_SSE2 */
 
 /* ---- NEON ---------------------------------------------------------------------------------------------- */
@@ -194,17 +252,53 @@ static inline const char *mcpfast_find_eol_neon(const char *p, const char *end)
     return end;
 }
 
+static inline size_t mcpfast_copy_ascii_neon(char *to, const char *from, size_t n)
+{
+    size_t done = 0;
+
+    if (n < 16)
+        return mcpfast_copy_ascii_portable(to, from, n);
+    for (; n - done >= 64; done += 64) {
+        const uint8x16_t a = vld1q_u8((const uint8_t *)(from + done));
+        const uint8x16_t b = vld1q_u8((const uint8_t *)(from + done + 16));
+        const uint8x16_t c = vld1q_u8((const uint8_t *)(from + done + 32));
+        const uint8x16_t d = vld1q_u8((const uint8_t *)(from + done + 48));
+        if (vmaxvq_u8(vorrq_u8(vorrq_u8(a, b), vorrq_u8(c, d))) > 127)
+            return done;
+        vst1q_u8((uint8_t *)(to + done), a);
+        vst1q_u8((uint8_t *)(to + done + 16), b);
+        vst1q_u8((uint8_t *)(to + done + 32), c);
+        vst1q_u8((uint8_t *)(to + done + 48), d);
+    }
+    for (; n - done >= 16; done += 16) {
+        const uint8x16_t v = vld1q_u8((const uint8_t *)(from + done));
+        if (vmaxvq_u8(v) > 127)
+            return done;
+        vst1q_u8((uint8_t *)(to + done), v);
+    }
+    if (done < n) {
+        const uint8x16_t v = vld1q_u8((const uint8_t *)(from + n - 16));
+        if (vmaxvq_u8(v) > 127)
+            return done;
+        vst1q_u8((uint8_t *)(to + n - 16), v);
+    }
+    return n;
+}
+
 #endif /* MCPFAST_NEON */
 
 #if defined(MCPFAST_SSE2)
 #define MCPFAST_SCAN "sse2"
 #define mcpfast_find_eol mcpfast_find_eol_sse2
+#define mcpfast_copy_ascii mcpfast_copy_ascii_sse2
 #elif defined(MCPFAST_NEON)
 #define MCPFAST_SCAN "neon"
 #define mcpfast_find_eol mcpfast_find_eol_neon
+#define mcpfast_copy_ascii mcpfast_copy_ascii_neon
 #else
 #define MCPFAST_SCAN "portable"
 #define mcpfast_find_eol mcpfast_find_eol_portable
+#define mcpfast_copy_ascii mcpfast_copy_ascii_portable
 #endif
 
 #endif /* MCPFAST_SCAN_H */
