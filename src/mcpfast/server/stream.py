@@ -25,6 +25,7 @@ STREAM_HEADERS: HeaderList = (
 )
 """No proxy may keep, change or gather what is sent (A8, M26-S-16)."""
 
+_FLUSH_BYTES = 64 << 10
 _KEEP_ALIVE = encode_comment("keep-alive") + b"\n"
 
 
@@ -102,7 +103,8 @@ class EventStream:
         writer = self._writer
         if writer is None:
             call_soon = asyncio.get_running_loop().call_soon
-            writer = self._writer = EventWriter(self._responder.write, call_soon=call_soon)
+            flush_bytes = min(_FLUSH_BYTES, self._max_unsent_bytes)
+            writer = self._writer = EventWriter(self._responder.write, flush_bytes=flush_bytes, call_soon=call_soon)
         writer.send(payload, event="message", id=event_id)  # if catching up dropped the stream, into the void
         self.last_step = self._keepalive.step
         self._stats.messages_out += 1
