@@ -56,6 +56,24 @@ def test_lines_of_every_size_end_where_they_should(codec: Codec, end: bytes, siz
     assert data_of(codec, cut(stream, range(0, len(stream), 7))) == want
 
 
+@pytest.mark.parametrize("size", [0, 1, 100, 1000, 1024, 1025, 3000, 70_000])
+@pytest.mark.parametrize("lines", [1, 2, 3])
+@pytest.mark.parametrize("accent", [None, 0, 1, -1], ids=["ascii", "first", "second", "last"])
+def test_payloads_of_every_kind_are_whole(codec: Codec, size: int, lines: int, accent: int | None) -> None:
+    """In one chunk and spread over many; ASCII, and with the one other letter in this or that place."""
+    texts = ["x" * size + str(number) for number in range(lines)]
+    if accent is not None:
+        place = min(accent, lines - 1)
+        texts[place] += "\u00e9"
+    stream = "".join(f"data: {text}\n" for text in texts).encode() + b"\ndata: next\n\n"
+    want = ["\n".join(texts), "next"]
+    for chunks in ([stream], cut(stream, range(0, len(stream), 999)), cut(stream, [3, 7, len(stream) - 20])):
+        decoder = codec.SSEDecoder()
+        events = [event for chunk in chunks for event in decoder.feed(chunk)]
+        assert [event.data for event in events] == want
+        assert [event.data_bytes.decode() for event in events] == want
+
+
 # ---- BOM and UTF-8 --------------------------------------------------------------------------------------
 
 

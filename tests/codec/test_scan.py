@@ -1,4 +1,4 @@
-"""The search for line ends: each variant that is compiled here, at every place and alignment."""
+"""The loops over bytes, each variant that is compiled here, at every place and alignment."""
 
 from __future__ import annotations
 
@@ -60,6 +60,27 @@ def test_variants_agree_on_random_bytes(compiled: Any) -> None:
         want = found.start() if found else stop
         assert compiled._find_eol(data, start, stop, portable=True) == want
         assert compiled._find_eol(data, start, stop, portable=False) == want
+
+
+@pytest.mark.parametrize("portable", [True, False], ids=["portable", "native"])
+def test_ascii_is_copied_whole_and_nothing_else_is_written(compiled: Any, portable: bool) -> None:
+    data = bytes(range(128)) * 3
+    for start in range(9):
+        for size in [*range(70), 127, 128, 129, 300]:
+            want = data[start : start + size]
+            assert compiled._copy_ascii(data, start, start + size, portable=portable) == (size, want + b"?")
+
+
+@pytest.mark.parametrize("portable", [True, False], ids=["portable", "native"])
+def test_copying_stops_before_a_byte_that_is_not_ascii(compiled: Any, portable: bool) -> None:
+    for byte in (0x80, 0xFF):
+        for size in [*range(1, 70), 127, 128, 129, 200]:
+            for place in range(0, size, 1 if size < 70 else 5):
+                data = b"x" * place + bytes([byte]) + b"y" * (size - place - 1)
+                done, copy = compiled._copy_ascii(data, 0, size, portable=portable)
+                assert done <= place
+                assert copy[:done] == b"x" * done
+                assert copy[size:] == b"?"
 
 
 def test_search_that_serves_is_told(compiled: Any) -> None:
