@@ -147,6 +147,8 @@ class Session:
             self._calls.pop(request_id, None)
             if call.timer is not None:
                 call.timer.cancel()
+            if self._queue.is_full:
+                self._flow()
         post.leave()
         return result
 
@@ -326,8 +328,10 @@ class Session:
         self._cause = cause
         for call in list(self._calls.values()):
             call.fail(self._closed_error())
+        current = asyncio.current_task()  # a handler may close its own client
         for task in list(self._handlers.values()):
-            task.cancel()
+            if task is not current:
+                task.cancel()
         self._queue.close()
 
     async def aclose(self) -> None:

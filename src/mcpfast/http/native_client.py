@@ -22,7 +22,7 @@ from .native_connection import ClientConnection
 __all__ = ["NativeClient", "NativeExchange"]
 
 MAX_CONNECTIONS = 100
-"""Connections to one origin, those of streams included; more requests wait, except urgent ones."""
+"""Connections to one origin, those of streams included; urgent requests may have as many again."""
 
 IDLE_S = 4.0
 """How long a quiet connection is kept unless the server says (``Keep-Alive: timeout=``).
@@ -45,7 +45,8 @@ class NativeClient:
     Args:
         ssl_context: for https; by default one that trusts the system's CAs.
         uds: path of a Unix socket to connect to, whatever the address says.
-        max_connections: connections to one origin at a time. A request beyond it waits.
+        max_connections: connections to one origin at a time. A request beyond it waits, except that
+            urgent ones may have as many again.
     """
 
     def __init__(
@@ -201,6 +202,7 @@ class _Pool:
         "_uds",
         "_url",
         "_waiting",
+        "_waiting_urgent",
     )
 
     def __init__(self, url: URL, context: ssl.SSLContext | None, uds: str | None, max_connections: int) -> None:
@@ -216,6 +218,7 @@ class _Pool:
         self._busy: set[ClientConnection] = set()
         self._connecting: set[NativeExchange] = set()
         self._waiting: deque[NativeExchange] = deque()
+        self._waiting_urgent: deque[NativeExchange] = deque()
         self._sweep_timer: Deadline | None = None
         self._is_closed = False
 
@@ -227,28 +230,35 @@ class _Pool:
                 self._busy.add(connection)
                 exchange.send_on(connection)
                 return
-        if exchange.urgent or len(self._busy) + len(self._connecting) + len(self._idle) < self._max:
+        if self._has_room(exchange.urgent):
             self._connect_for(exchange)
         else:
-            self._waiting.append(exchange)
+            self._queue_of(exchange).append(exchange)
 
     def forget(self, exchange: NativeExchange) -> None:
         """A request was cancelled: stop making or waiting for its connection."""
         if exchange.task is not None:
             exchange.task.cancel()
-        elif exchange in self._waiting:
-            self._waiting.remove(exchange)
+        elif exchange in self._queue_of(exchange):
+            self._queue_of(exchange).remove(exchange)
 
     def close(self) -> None:
         self._is_closed = True
         error = TransportClosed("http client is closed")
         if self._sweep_timer is not None:
             self._sweep_timer.cancel()
-        for exchange in [*self._connecting, *self._waiting]:
+        for exchange in [*self._connecting, *self._waiting_urgent, *self._waiting]:
             self.forget(exchange)
             exchange.fail(error)
         for connection in [*self._idle, *self._busy]:
             connection.give_up(error)
+
+    def _has_room(self, urgent: bool) -> bool:
+        count = len(self._busy) + len(self._connecting) + len(self._idle)
+        return count < (2 * self._max if urgent else self._max)
+
+    def _queue_of(self, exchange: NativeExchange) -> deque[NativeExchange]:
+        return self._waiting_urgent if exchange.urgent else self._waiting
 
     def _take(self) -> ClientConnection | None:
         now = self._deadlines.now()
@@ -330,13 +340,11 @@ class _Pool:
     def _free(self, connection: ClientConnection) -> None:
         """A connection can carry another request."""
         self._busy.discard(connection)
-        waiting = self._waiting
-        while waiting:
-            exchange = waiting.popleft()
-            if not exchange.is_over:
-                self._busy.add(connection)
-                exchange.send_on(connection)
-                return
+        if self._waiting_urgent or self._waiting:
+            exchange = (self._waiting_urgent or self._waiting).popleft()
+            self._busy.add(connection)
+            exchange.send_on(connection)
+            return
         connection.idle_since = self._deadlines.now()
         if self._is_closed or len(self._idle) >= self._max:
             connection.abort()
@@ -353,10 +361,9 @@ class _Pool:
         self._serve_waiting()
 
     def _serve_waiting(self) -> None:
-        while self._waiting and len(self._busy) + len(self._connecting) + len(self._idle) < self._max:
-            exchange = self._waiting.popleft()
-            if not exchange.is_over:
-                self._connect_for(exchange)
+        for waiting, urgent in ((self._waiting_urgent, True), (self._waiting, False)):
+            while waiting and self._has_room(urgent):
+                self._connect_for(waiting.popleft())
 
     def _sweep(self) -> None:
         """Close connections that have been quiet for too long; as long as there are any."""
