@@ -24,7 +24,6 @@ from ..http.deadlines import Deadline, Deadlines
 __all__ = ["Broadcast", "Listener"]
 
 _TURN_BUDGET_S = 0.002
-_CHECK_EVERY = 16
 _LOOK_AGAIN_S = 0.05
 
 
@@ -179,9 +178,9 @@ class Broadcast:
 
     def _go_on(self) -> None:
         stop_at = perf_counter() + _TURN_BUDGET_S
-        for count, stream in enumerate(self._pass, 1):
+        for stream in self._pass:
             self.catch_up(stream)
-            if count % _CHECK_EVERY == 0 and perf_counter() > stop_at:
+            if perf_counter() > stop_at:
                 self._handle = self._loop.call_soon(self._go_on)
                 return
         self._handle = None

@@ -30,7 +30,7 @@ class Principal:
     issuer: str | None = None
     client_id: str | None = None
     scopes: frozenset[str] = frozenset()
-    claims: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    claims: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
 
 
 Authenticate: TypeAlias = Callable[[Request], Principal | Awaitable[Principal | None] | None]

@@ -35,9 +35,14 @@ RawApplication: TypeAlias = Callable[[Connection], Coroutine[Any, Any, None]]
 _Found: TypeAlias = Server | RawApplication | None
 GetServer: TypeAlias = Callable[[Request], _Found | Awaitable[_Found]]
 
+_Answer: TypeAlias = Callable[[Principal | None, Request, Responder], Awaitable[None] | None]
+
 _ALLOW = ((b"allow", b"GET, POST, HEAD"),)
 NOT_ALLOWED = Refusal(405, "method_not_allowed", "this URL takes GET and POST", headers=_ALLOW)
 NOT_ACCEPTABLE = Refusal(406, "not_acceptable", f"the answer is {EVENT_STREAM}, which Accept rules out")
+
+# Ten thousand at once would hold up what still runs.
+_ENDED_PER_TURN = 100
 
 _PREFIX = SESSION_PARAMETER + "="
 
@@ -88,35 +93,39 @@ class SSEHandler:
         """Serve a request whose Origin and Host were checked."""
         method = request.method
         if method == "POST":
-            if self.shared.gate.asks:
-                return self._post_as(request, responder)
-            return self._post(None, request, responder)
+            return self._as_principal(self._post, request, responder)
         if method == "GET":
-            return self._get(request, responder)
+            return self._as_principal(self._get, request, responder)
         if method == "HEAD":
-            if not self._accepts(request, responder):
-                return None
-            responder.respond(200, STREAM_HEADERS)
-            return None
+            return self._as_principal(self._head, request, responder)
         refuse(NOT_ALLOWED, responder, self.shared.stats)
         return None
 
-    # POST
-
-    async def _post_as(self, request: Request, responder: Responder) -> None:
-        found = await self._principal(request)
+    def _as_principal(self, answer: _Answer, request: Request, responder: Responder) -> Awaitable[None] | None:
+        """Let ``answer`` answer a request of somebody known, or of anybody if there is no authentication."""
+        gate = self.shared.gate
+        if not gate.asks:
+            return answer(None, request, responder)
+        found = gate.principal(request)
+        if isinstance(found, Principal):
+            return answer(found, request, responder)
         if isinstance(found, Refusal):
             refuse(found, responder, self.shared.stats)
+            return None
+        return self._when_known(found, answer, request, responder)
+
+    async def _when_known(
+        self, found: Awaitable[Principal | Refusal], answer: _Answer, request: Request, responder: Responder
+    ) -> None:
+        principal = await found
+        if isinstance(principal, Refusal):
+            refuse(principal, responder, self.shared.stats)
             return
-        waiting = self._post(found, request, responder)
+        waiting = answer(principal, request, responder)
         if waiting is not None:
             await waiting
 
-    async def _principal(self, request: Request) -> Principal | Refusal | None:
-        if not self.shared.gate.asks:
-            return None
-        found = self.shared.gate.principal(request)
-        return found if isinstance(found, (Principal, Refusal)) else await found
+    # POST
 
     def _post(self, principal: Principal | None, request: Request, responder: Responder) -> Awaitable[None] | None:
         shared = self.shared
@@ -142,13 +151,12 @@ class SSEHandler:
         refuse(NOT_ACCEPTABLE, responder, self.shared.stats)
         return False
 
-    async def _get(self, request: Request, responder: Responder) -> None:
-        stats = self.shared.stats
+    def _head(self, principal: Principal | None, request: Request, responder: Responder) -> None:
+        if self._accepts(request, responder):
+            responder.respond(200, STREAM_HEADERS)
+
+    async def _get(self, principal: Principal | None, request: Request, responder: Responder) -> None:
         if not self._accepts(request, responder):
-            return
-        found = await self._principal(request)
-        if isinstance(found, Refusal):
-            refuse(found, responder, stats)
             return
         refusal = self._no_room()
         if refusal is None:
@@ -160,18 +168,18 @@ class SSEHandler:
                     hosted = self.shared.hosting.get(server) or await self.shared.hosting.enter(server)
                     refusal = self._no_room()  # again, as others came while this one waited
                     if refusal is None:
-                        self._open(hosted, found, request, responder)
+                        self._open(hosted, principal, request, responder)
                 elif server is None:
                     refusal = Refusal(self.shared.options.no_server_status, "no_server", "there is no server here")
                 else:
                     refusal = self._no_room()
                     if refusal is None:
-                        self._open_raw(server, found, request, responder)
+                        self._open_raw(server, principal, request, responder)
             except Exception:
                 logger.exception("a session could not be opened")
                 refusal = FAILED
         if refusal is not None:
-            refuse(refusal, responder, stats)
+            refuse(refusal, responder, self.shared.stats)
 
     def _no_room(self) -> Refusal | None:
         if self._is_stopping:
@@ -255,9 +263,11 @@ class SSEHandler:
         loop = asyncio.get_running_loop()
         give_up_at = loop.time() + grace_s
         while True:
-            for session in list(self._sessions.values()):
+            for number, session in enumerate(list(self._sessions.values()), 1):
                 if session.is_idle:
                     session.end("shutdown")
+                if number % _ENDED_PER_TURN == 0:
+                    await asyncio.sleep(0)
             left = give_up_at - loop.time()
             if not self._sessions or left <= 0:
                 break
