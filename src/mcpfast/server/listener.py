@@ -6,6 +6,7 @@ import asyncio
 import logging
 import signal
 import sys
+import threading
 from collections.abc import Awaitable, Callable, Coroutine
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -141,7 +142,8 @@ def serve(server: Server, host: str = "127.0.0.1", port: int = 0, **options: Any
 def run(server: Server | str, host: str = "127.0.0.1", port: int = 8000, *, workers: int = 1, **options: Any) -> None:
     """Serve until SIGTERM or SIGINT, then stop within the grace. Blocks. Uses uvloop where there is one.
 
-    A second SIGINT cancels what still runs at once.
+    A second SIGINT cancels what still runs at once. In a thread other than the main one no signal comes: there use
+    :func:`serve`, which can be stopped otherwise.
 
     Args:
         server: the Server, or where to find it: ``"module:server"``.
@@ -174,11 +176,17 @@ async def serve_until_told(
     options: dict[str, Any],
     *,
     ready: Callable[[], None] | None = None,
-    signals: tuple[int, ...] = (signal.SIGTERM, signal.SIGINT),
+    signals: tuple[int, ...] | None = None,
     stop_when_readable: int | None = None,
 ) -> None:
-    """Serve until one of ``signals`` comes, or the descriptor ``stop_when_readable`` can be read."""
+    """Serve until one of ``signals`` comes, or the descriptor ``stop_when_readable`` can be read.
+
+    Without ``signals`` those are SIGTERM and SIGINT, or none in a thread that gets none.
+    """
     loop = asyncio.get_running_loop()
+    if signals is None:
+        is_main = threading.current_thread() is threading.main_thread()
+        signals = (signal.SIGTERM, signal.SIGINT) if is_main else ()
     async with serve(server, host, port, **options) as listener:
         told = 0
 
