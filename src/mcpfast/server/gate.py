@@ -29,11 +29,13 @@ class Gate:
         authenticate: finds out who sent a request; None: nobody is asked.
     """
 
-    __slots__ = ("_authenticate", "_rules")
+    __slots__ = ("_authenticate", "_rules", "is_async")
 
     def __init__(self, origin_and_host: OriginAndHost, authenticate: Authenticate | None) -> None:
         self._rules = origin_and_host
         self._authenticate = authenticate
+        self.is_async = inspect.iscoroutinefunction(authenticate)
+        """:meth:`principal` gives something to be awaited."""
 
     def stranger(self, request: Request) -> Refusal | None:
         """Return why a request must not be looked at any further, or None."""

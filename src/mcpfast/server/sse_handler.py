@@ -106,6 +106,9 @@ class SSEHandler:
         gate = self.shared.gate
         if not gate.asks:
             return answer(None, request, responder)
+        if gate.is_async:
+            # Called in the task: a client that leaves before its first step must not leave a coroutine unawaited.
+            return self._when_known(None, answer, request, responder)
         found = gate.principal(request)
         if isinstance(found, Principal):
             return answer(found, request, responder)
@@ -115,9 +118,11 @@ class SSEHandler:
         return self._when_known(found, answer, request, responder)
 
     async def _when_known(
-        self, found: Awaitable[Principal | Refusal], answer: _Answer, request: Request, responder: Responder
+        self, found: Awaitable[Principal | Refusal] | None, answer: _Answer, request: Request, responder: Responder
     ) -> None:
-        principal = await found
+        principal = self.shared.gate.principal(request) if found is None else found
+        if not isinstance(principal, (Principal, Refusal)):
+            principal = await principal
         if isinstance(principal, Refusal):
             refuse(principal, responder, self.shared.stats)
             return
