@@ -10,6 +10,6 @@ set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 
 make_venv
-install_project bench
+install_project bench,interop
 build_extensions
 exec "$py" -m benchmarks.gate "$@"
