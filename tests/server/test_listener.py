@@ -91,7 +91,8 @@ async def start(wire: Wire, posts: Wire) -> str:
 
 async def test_a_session_over_real_sockets() -> None:
     async with serve(make_server()) as listener:
-        assert listener.url == listener.sse_url == f"http://127.0.0.1:{listener.port}/sse"
+        assert listener.url == f"http://127.0.0.1:{listener.port}/mcp"
+        assert listener.sse_url == f"http://127.0.0.1:{listener.port}/sse"
         async with Wire.to(listener) as stream, Wire.to(listener) as posts:
             endpoint = await start(stream, posts)
             assert await posts.post(endpoint, {"id": 1, "method": "tools/call", "params": {"a": "\u20ac"}}) == 202
@@ -136,7 +137,7 @@ async def test_elsewhere_any_host_is_answered_and_listed_hosts_replace_the_defau
 
 
 @pytest.mark.parametrize(
-    ("target", "status"), [("/sse", 200), ("/sse/", 200), ("/mcp", 404), ("/mcp/", 404), ("/", 404), ("/sse/x", 404)]
+    ("target", "status"), [("/sse", 200), ("/sse/", 200), ("/mcp", 400), ("/mcp/", 400), ("/", 404), ("/sse/x", 404)]
 )
 async def test_paths_lead_somewhere_or_to_a_word_about_where(target: str, status: int) -> None:
     """C079: never a redirect."""
@@ -145,11 +146,12 @@ async def test_paths_lead_somewhere_or_to_a_word_about_where(target: str, status
         assert got == status
         if status == 404:
             body = json.loads(await wire.reader.readexactly(int(headers["content-length"])))
-            assert "HTTP+SSE is at /sse" in body["error"]["message"]
+            assert "Streamable HTTP is at /mcp, HTTP+SSE is at /sse" in body["error"]["message"]
 
 
 async def test_paths_can_be_chosen() -> None:
-    async with serve(make_server(), sse_path="/a/events") as listener, Wire.to(listener) as wire:
+    async with serve(make_server(), path=None, sse_path="/a/events") as listener, Wire.to(listener) as wire:
+        assert listener.url == listener.sse_url
         assert listener.url.endswith("/a/events")
         await wire.ask("GET", "/a/events")
         assert (await wire.event()).data.startswith("/a/events?sessionid=")
@@ -158,7 +160,7 @@ async def test_paths_can_be_chosen() -> None:
 async def test_a_unix_socket(tmp_path: Path) -> None:
     path = str(tmp_path / "s")
     async with serve(make_server(), unix_path=path) as listener:
-        assert (listener.port, listener.url) == (0, "http://localhost/sse")
+        assert (listener.port, listener.url) == (0, "http://localhost/mcp")
         wire = Wire(*await asyncio.open_unix_connection(path))
         assert (await wire.ask("GET", "/sse", host="whatever"))[0] == 200
         wire.writer.close()
@@ -344,7 +346,9 @@ async def test_options_are_checked_before_anything_listens() -> None:
         {"sse_path": "sse"},
         {"sse_path": "/mcp"},
         {"root_path": "api"},
-        {"sse_path": None},
+        {"path": None, "sse_path": None},
+        {"responses": "xml"},
+        {"retry_ms": 5},
         {"allowed_hosts": "localhost"},
         {"allowed_origins": ["localhost"]},
     ):

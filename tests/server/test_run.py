@@ -61,7 +61,7 @@ def running(tmp_path: Path, call: str) -> Iterator[tuple[subprocess.Popen[bytes]
     )
     process = subprocess.Popen([sys.executable, "main.py"], cwd=tmp_path, stderr=subprocess.PIPE)
     try:
-        yield process, int(read_until(process, rb"serving proc at http://127\.0\.0\.1:(\d+)/sse")[1])
+        yield process, int(read_until(process, rb"serving proc at http://127\.0\.0\.1:(\d+)/mcp")[1])
     finally:
         process.kill()
         process.wait()

@@ -13,6 +13,7 @@
 ``security``           Origin and Host
 ``sse_session``        the machine of one HTTP+SSE session (2024-11-05)
 ``standard_headers``   Mcp-Method, Mcp-Name and Mcp-Param-* held against the body
+``subscriptions``      what a subscriptions/listen stream of 2026-07-28 carries
 =====================  ==========================================================================
 """
 

@@ -77,12 +77,14 @@ class Stream:
         position: the number of the last event given to ``connection``.
     """
 
-    __slots__ = ("connection", "is_live", "is_resumable", "number", "owed", "position", "sequence", "stored")
+    __slots__ = ("connection", "is_live", "is_resumable", "lock", "number", "owed", "position", "sequence", "stored")
 
     def __init__(self, number: int, *, is_resumable: bool) -> None:
         self.number = number
         self.is_resumable = is_resumable
         """Its events are stored. Cleared for good when storing one failed."""
+        self.lock: Any = None
+        """The shell's, which keeps the storing of events in order."""
         self.connection: Any = None
         self.is_live = False
         self.owed: dict[RequestId, Any] = {}
@@ -162,13 +164,13 @@ class HTTPSession:
         "_event_tag",
         "_follow_up_s",
         "_idle_s",
-        "_is_followed_up",
         "_last_number",
         "_max_backlog",
         "_max_backlog_bytes",
         "_max_in_flight",
         "in_flight",
         "is_closed",
+        "is_followed_up",
         "lost",
         "revision",
         "standing",
@@ -195,7 +197,8 @@ class HTTPSession:
         self._idle_s = idle_s
         self._follow_up_s = follow_up_s
         self._active_at = now
-        self._is_followed_up = False
+        self.is_followed_up = False
+        """The client came back after ``initialize``."""
         self._last_number = 0
         self._connections = 0
         self._backlog: deque[bytes] = deque()
@@ -294,6 +297,11 @@ class HTTPSession:
             self._backlog_bytes -= len(self._backlog.popleft())
             self.lost += 1
 
+    @property
+    def has_backlog(self) -> bool:
+        """Something is held."""
+        return bool(self._backlog)
+
     def take_backlog(self) -> bytes:
         """Return what was held, and hold it no more."""
         frames = b"".join(self._backlog)
@@ -306,7 +314,7 @@ class HTTPSession:
     def touch(self, now: float) -> None:
         """Note that the client came back."""
         self._active_at = now
-        self._is_followed_up = True
+        self.is_followed_up = True
 
     @property
     def is_busy(self) -> bool:
@@ -315,7 +323,7 @@ class HTTPSession:
 
     def time_left(self, now: float) -> float:
         """Return in how many seconds to look again; 0 or less: the session is to be ended now."""
-        limit = self._idle_s if self._is_followed_up else self._follow_up_s
+        limit = self._idle_s if self.is_followed_up else self._follow_up_s
         return limit if self.is_busy else self._active_at + limit - now
 
     def close(self) -> bool:

@@ -1,8 +1,8 @@
 """The answer to one POST of Streamable HTTP: JSON as long as nothing was said, a stream from then on.
 
-A stream begins with the first message that comes before the answer, or once the answer takes longer than a short delay,
-so that proxies and clients see it is being worked on. Until then nothing is decided, and an answer that comes at once is
-JSON with its proper status, in one write.
+A stream begins with the first message that comes before the answer, or once the answer takes longer than a short
+delay, so that proxies and clients see it is being worked on. Until then nothing is decided, and an answer that comes at
+once is JSON with its proper status, in one write.
 
 Source: MCP 2025-11-25, basic/transports §Sending Messages 5, 6; MCP 2026-07-28, basic/transports/streamable-http
 §Sending Messages 6; RFC 9110 §12.5.1 (Accept).
@@ -13,21 +13,25 @@ from __future__ import annotations
 from collections.abc import Callable
 from enum import Enum
 from functools import lru_cache
-from typing import Literal, NamedTuple, TypeAlias
+from typing import NamedTuple
 
 from ..codec import encode_event
 from ..errors import TransportClosed
 from ..http.deadlines import Deadline, Deadlines
-from ..http.interface import Headers, Responder
+from ..http.interface import HeaderList, Headers, Responder
 from ..protocol.headers import EVENT_STREAM, JSON, parse_accept
+from ..protocol.refusal import Refusal
+from .options import Responses
 from .shared import Shared
 from .stream import STREAM_HEADERS, EventStream
 
-__all__ = ["JSON_HEADERS", "Answer", "Form", "Responses", "Takes", "form_of", "read_accept"]
-
-Responses: TypeAlias = Literal["auto", "json", "sse"]
+__all__ = ["JSON_HEADERS", "NOT_ACCEPTABLE", "Answer", "Form", "Takes", "form_of", "read_accept"]
 
 JSON_HEADERS = ((b"content-type", b"application/json"),)
+
+NOT_ACCEPTABLE = Refusal(
+    406, "not_acceptable", f"the answer is {JSON} or {EVENT_STREAM}, and Accept must take the one at hand"
+)
 
 
 class Takes(NamedTuple):
@@ -71,26 +75,17 @@ def form_of(takes: Takes, responses: Responses) -> Form | None:
 
 
 class Answer:
-    """One answer. It is a connection of a session's stream too, until the answer is complete.
+    """One answer. It may be the connection of a session's stream too."""
 
-    Args:
-        on_closed: called once with the reason if the client leaves, or if the stream is closed before the answer.
-    """
+    __slots__ = ("_form", "_responder", "_shared", "_timer", "on_closed", "stream")
 
-    __slots__ = ("_form", "_headers", "_on_closed", "_responder", "_shared", "_timer", "stream")
-
-    def __init__(
-        self,
-        shared: Shared,
-        responder: Responder,
-        form: Form,
-        on_closed: Callable[[str], None],
-    ) -> None:
+    def __init__(self, shared: Shared, responder: Responder, form: Form) -> None:
         self._shared = shared
         self._responder = responder
         self._form = form
-        self._on_closed = on_closed
         self._timer: Deadline | None = None
+        self.on_closed: Callable[[str], None] = _nothing
+        """Called once, with the reason, when the stream ends after it had begun."""
         self.stream: EventStream | None = None
         """The stream, once it has begun."""
 
@@ -98,11 +93,6 @@ class Answer:
     def can_stream(self) -> bool:
         """Messages may come before the answer."""
         return self._form is not Form.JSON
-
-    @property
-    def is_open(self) -> bool:
-        """The client is there and waits."""
-        return not self._responder.is_ended
 
     @property
     def is_behind(self) -> bool:
@@ -126,7 +116,7 @@ class Answer:
             self._responder,
             shared.keepalive,
             shared.stats,
-            self._on_closed,
+            self.on_closed,
             max_unsent_bytes=shared.options.max_unsent_bytes,
         )
         self.stream.start(first)
@@ -152,16 +142,16 @@ class Answer:
         else:
             self.write(payload)
 
-    def respond(self, status: int, payload: bytes) -> None:
+    def respond(self, status: int, payload: bytes, headers: HeaderList = ()) -> None:
         """Give the answer as a whole; the stream must not have begun."""
         if self._timer is not None:
             self._timer.cancel()
         self._shared.stats.messages_out += 1
         if self._form is Form.STREAM and status == 200:
-            self._responder.respond(status, STREAM_HEADERS, encode_event(payload, event="message"))
+            self._responder.respond(status, (*STREAM_HEADERS, *headers), encode_event(payload, event="message"))
         else:
             # An error that has a status is JSON even for a client that takes streams only.
-            self._responder.respond(status, JSON_HEADERS, payload)
+            self._responder.respond(status, (*JSON_HEADERS, *headers) if headers else JSON_HEADERS, payload)
 
     async def finish(self, status: int, payload: bytes) -> None:
         """Give the answer: as a whole, or as the last message of the stream."""
@@ -178,25 +168,48 @@ class Answer:
             stream.write(payload)
         stream.close("answered")
 
-    def close(self, reason: str) -> None:
-        """End the stream; the answer does not come on this connection. It must have begun."""
-        assert self.stream is not None
-        self.stream.close(reason)
+    async def drain(self) -> None:
+        """Wait until the reader is less than the limit behind; see :meth:`EventStream.drain`."""
+        if self.stream is not None:
+            await self.stream.drain()
 
-    def give_up(self, status: int, payload: bytes) -> None:
-        """End a request that is owed no answer: an empty stream says so, where that is not possible an error."""
+    def close_for_polling(self, retry_ms: int | None) -> None:
+        """End the connection, though the answer is still to come; see :meth:`EventStream.close_for_polling`."""
+        if self.stream is None:
+            raise RuntimeError("the answer is JSON: there is no stream to close")
+        self.stream.close_for_polling(retry_ms)
+
+    def close(self, reason: str) -> None:
+        """End the stream, if it has begun, without an answer. Repeatable."""
+        if self.stream is not None:
+            self.stream.close(reason)
+
+    def break_off(self, payload: bytes, status: int = 200) -> None:
+        """Give an error as the answer, without waiting, if there is still somebody who waits for one."""
+        stream = self.stream
+        if stream is None:
+            if not self._responder.is_ended:
+                self.respond(status, payload)
+        elif stream.is_open:
+            stream.write(payload)
+            stream.close("broken_off")
+
+    def give_up(self, payload: bytes) -> None:
+        """End a request that is owed no answer: an empty stream says so; for who takes JSON only, an error."""
         if self.stream is not None:
             self.stream.close("cancelled")
-        elif self._responder.is_started:
-            return
-        elif self.can_stream and status == 200:
-            if self._timer is not None:
-                self._timer.cancel()
+        elif not self._responder.is_ended:
+            if not self.can_stream:
+                self.respond(200, payload)
+                return
+            self.forget()
             self._responder.respond(200, STREAM_HEADERS)
-        else:
-            self.respond(status, payload)
 
     def forget(self) -> None:
         """The client has left: let go of the timer."""
         if self._timer is not None:
             self._timer.cancel()
+
+
+def _nothing(reason: str) -> None:
+    """Nobody needs to know."""

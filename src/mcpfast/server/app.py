@@ -16,6 +16,7 @@ from .gate import refuse
 from .options import APP, ServerOptions
 from .shared import Shared
 from .sse_handler import SSEHandler
+from .streamable import StreamableHTTPHandler
 
 if TYPE_CHECKING:
     from ..http.asgi import ASGIApp
@@ -41,13 +42,18 @@ class App:
         self.shared = Shared(options, allowed_hosts=LOCAL_HOSTS if is_local else None)
         self._sse = SSEHandler.on(self.shared, lambda request: server)
         self._routes: dict[str, Handler] = {}
-        if options.sse_path is None:
-            raise ValueError("sse_path is None, and HTTP+SSE is all that is served: nothing would be")
-        self._route(options.sse_path, self._sse.serve)
-        here = f"HTTP+SSE is at {options.root_path}{options.sse_path}"
-        self._not_found = Refusal(404, "not_found", f"there is nothing at this path; {here}")
-        self._route(options.path, self._refuse_streamable)
-        self._no_streamable = Refusal(404, "no_streamable_http", f"Streamable HTTP is not served; {here}")
+        self._streamable = StreamableHTTPHandler.on(self.shared, lambda request: server)
+        here = []
+        for name, path, handler in (
+            ("Streamable HTTP", options.path, self._streamable.serve),
+            ("HTTP+SSE", options.sse_path, self._sse.serve),
+        ):
+            if path is not None:
+                self._route(path, handler)
+                here.append(f"{name} is at {options.root_path}{path}")
+        if not here:
+            raise ValueError("path and sse_path are both None: nothing would be served")
+        self._not_found = Refusal(404, "not_found", f"there is nothing at this path; {', '.join(here)}")
         warning = self.shared.rules.startup_warning()
         if warning is not None:
             logger.warning("%s", warning)
@@ -69,19 +75,17 @@ class App:
             return None
         return handler(request, responder)
 
-    def _refuse_streamable(self, request: Request, responder: Responder) -> None:
-        refuse(self._no_streamable, responder, self.shared.stats)
-
     async def start(self) -> None:
         """Enter the server's lifespan. Raises what it raises."""
         await self.shared.hosting.enter(self.server)
 
     async def drain(self, grace_s: float | None = None) -> None:
         """End all sessions; see :meth:`SSEHandler.drain`."""
-        await self._sse.drain(grace_s)
+        await asyncio.gather(self._streamable.drain(grace_s), self._sse.drain(grace_s))
 
     def hurry(self) -> None:
         """End the sessions that :meth:`drain` still waits for."""
+        self._streamable.hurry()
         self._sse.hurry()
 
     async def stop(self) -> None:

@@ -175,15 +175,15 @@ class Server:
 
     # How it is put on the wire
 
-    def asgi(self, path: str = "/mcp", sse_path: str | None = "/sse", **options: Any) -> ASGIApp:
+    def asgi(self, path: str | None = "/mcp", sse_path: str | None = "/sse", **options: Any) -> ASGIApp:
         """Return an ASGI application that serves this server.
 
         Without lifespan events, as when it is mounted in another application, the server's lifespan is entered by the
         first request that needs it.
 
         Args:
-            path: where Streamable HTTP will be; until it is served, requests there get 404 with a word about it.
-            sse_path: where HTTP+SSE is.
+            path: where Streamable HTTP is, of every revision; None: nowhere.
+            sse_path: where HTTP+SSE is; None: nowhere.
             **options: see :class:`~mcpfast.server.options.ServerOptions`.
 
         Raises:

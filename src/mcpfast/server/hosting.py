@@ -7,6 +7,7 @@ import inspect
 from typing import Any
 
 from .application import Server
+from .audience import HostedAudience
 from .broadcast import Broadcast
 
 __all__ = ["Hosted", "Hosting"]
@@ -15,12 +16,13 @@ __all__ = ["Hosted", "Hosting"]
 class Hosted:
     """A Server that is ready to serve."""
 
-    __slots__ = ("broadcast", "server", "state")
+    __slots__ = ("audience", "broadcast", "server", "state")
 
-    def __init__(self, server: Server, state: Any, broadcast: Broadcast) -> None:
+    def __init__(self, server: Server, state: Any, audience: HostedAudience) -> None:
         self.server = server
         self.state = state
-        self.broadcast = broadcast
+        self.audience = audience
+        self.broadcast = audience.broadcast
 
 
 class Hosting:
@@ -62,8 +64,9 @@ class Hosting:
     def _add(self, server: Server, state: Any) -> Hosted:
         loop = asyncio.get_running_loop()
         broadcast = Broadcast(loop, max_messages=self._max_messages, max_bytes=self._max_bytes)
-        server.add_audience(broadcast)
-        hosted = self._hosted[server] = Hosted(server, state, broadcast)
+        audience = HostedAudience(loop, broadcast)
+        server.add_audience(audience)
+        hosted = self._hosted[server] = Hosted(server, state, audience)
         return hosted
 
     async def aclose(self) -> None:

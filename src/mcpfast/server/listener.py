@@ -47,18 +47,30 @@ class Listener:
 
     @property
     def url(self) -> str:
-        """The URL to give to clients: for now that of HTTP+SSE, the one transport that is served."""
-        return self.sse_url
+        """The URL to give to clients: that of Streamable HTTP, or of HTTP+SSE if that is all that is served.
+
+        On a Unix socket its host is ``localhost``, for the Host header.
+        """
+        return self._url(self._options.path or self._options.sse_path)
 
     @property
     def sse_url(self) -> str:
-        """The URL of HTTP+SSE. On a Unix socket its host is ``localhost``, for the Host header."""
+        """The URL of HTTP+SSE.
+
+        Raises:
+            ValueError: HTTP+SSE is not served.
+        """
+        if self._options.sse_path is None:
+            raise ValueError("HTTP+SSE is not served: sse_path is None")
+        return self._url(self._options.sse_path)
+
+    def _url(self, path: str | None) -> str:
         scheme = "http" if self._options.ssl is None else "https"
         if self._options.unix_path is not None:
-            return f"{scheme}://localhost{self._options.sse_path}"
+            return f"{scheme}://localhost{path}"
         host = _REACHED_AT.get(self._host, self._host)
         host = f"[{host}]" if ":" in host else host
-        return f"{scheme}://{host}:{self.port}{self._options.sse_path}"
+        return f"{scheme}://{host}:{self.port}{path}"
 
     def stats(self) -> dict[str, Any]:
         """Return what is counted.

@@ -53,7 +53,7 @@ class ModernExchange:
         self._hosted = hosted
         self._message = message
         self._responder = responder
-        self._answer = Answer(shared, responder, form, _nothing)
+        self._answer = Answer(shared, responder, form)
         self._ctx = Context(
             peer, self, request=request, request_id=message.id, params=message.params, state=hosted.state
         )
@@ -70,8 +70,7 @@ class ModernExchange:
         except asyncio.CancelledError:
             # The client left, the server gives up its grace, or the handler awaited something that was cancelled.
             ctx.is_cancelled = ctx.is_done = True
-            if not self._responder.is_ended:
-                await answer.finish(200, encode_error(self._message.id, INTERNAL_ERROR, "request was cancelled"))
+            answer.break_off(encode_error(self._message.id, INTERNAL_ERROR, "request was cancelled"))
             raise
         finally:
             load.in_flight -= 1
@@ -90,7 +89,3 @@ class ModernExchange:
 
     def close_stream(self, retry_ms: int | None) -> None:
         raise RuntimeError(f"streams of {LATEST} cannot be taken up again, so close_stream() would end the request")
-
-
-def _nothing(reason: str) -> None:
-    """The shell cancels the task of a client that left; nothing else is to be done."""

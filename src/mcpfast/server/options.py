@@ -9,13 +9,16 @@ from __future__ import annotations
 import ssl as _ssl
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Any, Final
+from typing import Any, Final, Literal, TypeAlias
 
 from ..http.limits import HTTPLimits
+from ..protocol.event_store import EventStore
 from ..protocol.headers import is_session_id
 from .principal import Authenticate
 
-__all__ = ["APP", "HANDLER", "LISTENER", "ServerOptions"]
+__all__ = ["APP", "HANDLER", "LISTENER", "STREAMABLE", "Responses", "ServerOptions"]
+
+Responses: TypeAlias = Literal["auto", "json", "sse"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,12 +26,33 @@ class ServerOptions(HTTPLimits):
     """Everything that can be set, with its default. :class:`~mcpfast.http.limits.HTTPLimits` has those of HTTP."""
 
     # Where
-    path: str = "/mcp"
-    """Where Streamable HTTP will be; until it is served, requests there get 404 with a word about it."""
+    path: str | None = "/mcp"
+    """Where Streamable HTTP is; None: nowhere."""
     sse_path: str | None = "/sse"
     """Where HTTP+SSE is; None: nowhere."""
     root_path: str = ""
     """The prefix that a proxy takes off our paths, such as ``"/api"``: clients are told paths with it."""
+
+    # How Streamable HTTP answers
+    responses: Responses = "auto"
+    """``"json"``: every request is answered by one JSON object, what its handler says before is dropped; ``"sse"``: by
+    a stream; ``"auto"``: by JSON unless its handler says something before or takes long. Accept counts too."""
+    stream_after_s: float = 1.0
+    """How long an answer may take before it becomes a stream."""
+    stateless: bool = False
+    """Serve clients of the revisions with ``initialize`` without sessions: no GET stream, no requests to the client,
+    every process can answer. 2026-07-28 never has sessions."""
+    event_store: EventStore | None = None
+    """Where events of sessions are kept, so that a broken stream can be taken up again; None: nowhere."""
+    retry_ms: int | None = None
+    """How long clients shall wait before they take a stream up again, in milliseconds; needs ``event_store``."""
+    session_idle_s: float = 1800.0
+    """How long a session of Streamable HTTP lives without a request or an open stream."""
+    session_follow_up_s: float = 30.0
+    """How soon after ``initialize`` a client must come back."""
+    tool_input_schema: Callable[[str], Mapping[str, Any] | None] | None = None
+    """Gives the input schema of a tool by name. Its ``x-mcp-header`` marks are then held against the ``Mcp-Param-*``
+    headers of 2026-07-28."""
 
     # Who
     allowed_hosts: Sequence[str] | None = None
@@ -90,6 +114,14 @@ class ServerOptions(HTTPLimits):
                 type(value) not in (int, float) or not value >= 0 or (value == 0 and field.name not in _MAY_BE_ZERO)
             ):
                 raise ValueError(f"{field.name} must be a number of seconds, not {value!r}")
+        if self.responses not in ("auto", "json", "sse"):
+            raise ValueError(f"responses must be 'auto', 'json' or 'sse', not {self.responses!r}")
+        if self.retry_ms is not None and (type(self.retry_ms) is not int or self.retry_ms < 0):
+            raise ValueError(f"retry_ms must be a number of milliseconds, not {self.retry_ms!r}")
+        if self.retry_ms is not None and self.event_store is None:
+            raise ValueError("retry_ms needs event_store: without one no stream can be taken up again")
+        if self.stateless and self.event_store is not None:
+            raise ValueError("stateless and event_store exclude each other: events are stored by session")
         for name in ("path", "sse_path"):
             value = getattr(self, name)
             if value is not None and (type(value) is not str or not value.startswith("/")):
@@ -132,7 +164,7 @@ class ServerOptions(HTTPLimits):
         return id
 
 
-_MAY_BE_ZERO: Final = frozenset({"keepalive_s", "shutdown_grace_s", "queue_timeout_s"})
+_MAY_BE_ZERO: Final = frozenset({"keepalive_s", "shutdown_grace_s", "queue_timeout_s", "stream_after_s"})
 
 HANDLER: Final = frozenset(
     {
@@ -155,9 +187,26 @@ HANDLER: Final = frozenset(
         "shutdown_grace_s",
     }
 )
-"""What one handler takes."""
+"""What one handler of HTTP+SSE takes."""
 
-APP: Final = (HANDLER - {"no_server_status"}) | {"body_timeout_s", "path", "slow_reader_timeout_s", "sse_path"}
+STREAMABLE: Final = (HANDLER - {"max_queued_messages", "queue_timeout_s", "root_path"}) | {
+    "event_store",
+    "responses",
+    "retry_ms",
+    "session_follow_up_s",
+    "session_idle_s",
+    "stateless",
+    "stream_after_s",
+    "tool_input_schema",
+}
+"""What one handler of Streamable HTTP takes."""
+
+APP: Final = ((HANDLER | STREAMABLE) - {"no_server_status"}) | {
+    "body_timeout_s",
+    "path",
+    "slow_reader_timeout_s",
+    "sse_path",
+}
 """What an ASGI application takes."""
 
 LISTENER: Final = frozenset(field.name for field in fields(ServerOptions)) - {"no_server_status"}

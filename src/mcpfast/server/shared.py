@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+from collections.abc import Coroutine
+from typing import Any
 
 from ..protocol.security import OriginAndHost
 from .gate import Gate
@@ -13,6 +16,8 @@ from .options import ServerOptions
 from .stats import Stats
 
 __all__ = ["Shared"]
+
+logger = logging.getLogger("mcpfast.server")
 
 
 class Shared:
@@ -33,7 +38,19 @@ class Shared:
             max_backlog_messages=options.max_backlog_messages, max_backlog_bytes=options.max_unsent_bytes
         )
         self._keepalive: KeepAlive | None = None
+        self._background: set[asyncio.Task[None]] = set()
         self._loop: asyncio.AbstractEventLoop | None = None
+
+    def in_background(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run something that nobody waits for."""
+        task = self.loop.create_task(work)
+        self._background.add(task)
+        task.add_done_callback(self._background_done)
+
+    def _background_done(self, task: asyncio.Task[None]) -> None:
+        self._background.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            logger.error("background work failed", exc_info=task.exception())
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from ..codec import EventWriter, encode_comment
+from ..codec import EventWriter, encode_comment, encode_event
 from ..errors import TransportClosed
 from ..http.interface import HeaderList, Responder
 from .broadcast import Broadcast
@@ -142,6 +142,16 @@ class EventStream:
         responder = self._responder
         if not responder.unsent_bytes:
             responder.write(_KEEP_ALIVE)
+
+    async def drain(self) -> None:
+        """Wait until the reader is less than the limit behind; raises TransportClosed if the client leaves."""
+        await self._responder.drain()
+
+    def close_for_polling(self, retry_ms: int | None) -> None:
+        """End the connection, though its stream goes on; the client comes back after ``retry_ms`` (L25-S-08)."""
+        if retry_ms is not None:
+            self.write_frames(encode_event(retry=retry_ms))
+        self.close("polling")
 
     def close(self, reason: str) -> None:
         """End the answer properly, after what was published before. Repeatable."""
