@@ -10,7 +10,9 @@
 ``ratios.py``      the engine: interleaved rounds, medians, ratios and their spread
 ``targets.py``     what is promised, as data
 ``gate.py``        measures a section and holds it against its targets
-``report.py``      the Markdown table; ``chart.py`` the SVG; ``machine.py`` what it was measured on
+``report.py``      measures for the README; ``tables.py`` writes Markdown, ``chart.py`` the SVG
+``machine.py``     what a figure was measured on
 ``codec/``         the codec's cases: for pytest (``bench_*.py``) and for the gate (``section.py``)
+``e2e/``           servers as processes of their own, called by a load generator
 =================  ===========================================================================
 """
