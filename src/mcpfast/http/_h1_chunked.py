@@ -41,7 +41,7 @@ class ChunkedDecoder:
         self.size = 0
         """Bytes of data so far, whether they are kept or not."""
         self.is_complete = False
-        self._left = -1  # of the current chunk's data and the CRLF after it; -1: a size line comes next
+        self._left = 0  # of a chunk's data and the CRLF after it; 0: a size line comes next
         self._excess = 0
         self._in_trailers = False
         self._trailer_bytes = 0
@@ -57,38 +57,48 @@ class ChunkedDecoder:
         """
         end = len(data)
         for _ in range(_CHUNKS_PER_CALL):
+            if self._left:
+                pos = self._take_rest(data, pos)
+                if self._left:
+                    return pos
             if self._in_trailers:
                 return self._skip_trailers(data, pos)
-            left = self._left
-            if left < 0:
-                found = _SIZE_LINE.match(data, pos)
+            found = _SIZE_LINE.match(data, pos)
+            if found is None:
+                found = self._size_line_with_extension(data, pos)
                 if found is None:
-                    found = self._size_line_with_extension(data, pos)
-                    if found is None:
-                        return pos
-                size = int(found[1], 16)
-                pos = found.end()
-                if size == 0:
-                    self._in_trailers = True
-                    continue
-                self.size += size
-                left = size + 2
-            if left > 2:
-                taken = min(left - 2, end - pos)
+                    return pos
+            size = int(found[1], 16)
+            pos = found.end()
+            if size == 0:
+                self._in_trailers = True
+                continue
+            self.size += size
+            data_end = pos + size
+            if data_end + 2 <= end and data[data_end : data_end + 2] == b"\r\n":
                 if self.size <= self.max_bytes:
-                    self.body += data[pos : pos + taken]
-                pos += taken
-                left -= taken
-            # The CRLF after the data, which may come in two pieces.
-            while 0 < left <= 2 and pos < end:
-                if data[pos] != (13 if left == 2 else 10):
-                    raise MalformedChunk("chunk data is not followed by CRLF")
-                pos += 1
-                left -= 1
-            if left:
-                self._left = left
-                return pos
-            self._left = -1
+                    self.body += data[pos:data_end]
+                pos = data_end + 2
+            else:
+                self._left = size + 2
+        return pos
+
+    def _take_rest(self, data: bytes | bytearray, pos: int) -> int:
+        """Take what is here of a chunk whose size line was read, and of the CRLF after it."""
+        end = len(data)
+        left = self._left
+        if left > 2:
+            taken = min(left - 2, end - pos)
+            if self.size <= self.max_bytes:
+                self.body += data[pos : pos + taken]
+            pos += taken
+            left -= taken
+        while 0 < left <= 2 and pos < end:
+            if data[pos] != (13 if left == 2 else 10):
+                raise MalformedChunk("chunk data is not followed by CRLF")
+            pos += 1
+            left -= 1
+        self._left = left
         return pos
 
     def _size_line_with_extension(self, data: bytes | bytearray, pos: int) -> re.Match[bytes] | None:
