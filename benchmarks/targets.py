@@ -98,7 +98,7 @@ TARGETS: tuple[Target, ...] = (
         {64: 1.2, 256: 1.2, KIB: 1.1, _K16: 0.9, _K256: 0.9, _M1: 0.9},
     ),
     # The cells are open sessions or streams. A bound that is no ratio is held as multiple of itself.
-    Target("e2e", "SSE echo", "the faster of the SDK's lowlevel Server and MCPServer", "16", 15),
+    Target("e2e", "SSE echo", "the SDK's SSE application, MCPServer.sse_app()", "16", 15),
     Target("e2e", "SSE echo CPU", "a bare echo over the same wire", "16", 2.5, at_most=True),
     Target("e2e", "ASGI echo", "a bare ASGI application there", "16", 0.6),
     Target("e2e", "idle memory", "10 KiB per stream", "10,000", 1, at_most=True),

@@ -172,14 +172,15 @@ async def echo(scale: Scale) -> Report:
         report.rows += [(f"{connections}, {name}", *_turn_cells(found)) for name, found in turns.items()]
         cell = str(connections)
         ours = turns[OURS.name]
-        peer = max((SDK.name, SDK_MCPSERVER.name), key=lambda name: statistics.median(_speeds(turns[name])))
         report.measured += [
-            Measured("SSE echo", cell, _ratio(_speeds(ours), _speeds(turns[peer])), peer),
+            Measured("SSE echo", cell, _ratio(_speeds(ours), _speeds(turns[SDK_MCPSERVER.name])), SDK_MCPSERVER.name),
+            Measured("SSE echo", f"{cell}, lowlevel", _ratio(_speeds(ours), _speeds(turns[SDK.name])), SDK.name),
             Measured("SSE echo CPU", cell, _ratio(_cpus(ours), _cpus(turns[BARE.name])), BARE.name),
             Measured(
                 "SSE echo CPU", f"{cell}, other wire", _ratio(_cpus(ours), _cpus(turns[BARE_JSON.name])), BARE_JSON.name
             ),
-            Measured("SSE echo CPU saved", cell, _ratio(_cpus(turns[peer]), _cpus(ours)), peer),
+            Measured("SDK's CPU", cell, _ratio(_cpus(turns[SDK_MCPSERVER.name]), _cpus(ours)), OURS.name),
+            Measured("SDK's CPU", f"{cell}, lowlevel", _ratio(_cpus(turns[SDK.name]), _cpus(ours)), OURS.name),
         ]
     report.notes = (
         "A session is a GET stream and a connection for its POSTs; a call is over when its POST is accepted and its "
