@@ -93,6 +93,8 @@ class SSEHandler:
         """Serve a request whose Origin and Host were checked."""
         method = request.method
         if method == "POST":
+            if not self.shared.gate.asks:
+                return self._post(None, request, responder)
             return self._as_principal(self._post, request, responder)
         if method == "GET":
             return self._as_principal(self._get, request, responder)
@@ -134,11 +136,15 @@ class SSEHandler:
 
     def _post(self, principal: Principal | None, request: Request, responder: Responder) -> Awaitable[None] | None:
         shared = self.shared
-        session_id = _session_id(request)
-        if session_id is None:
-            refuse(MISSING, responder, shared.stats)
-            return None
-        session = self._sessions.get(session_id)
+        query = request.query_string
+        # The common case: nothing else in the query, and nothing encoded.
+        session = self._sessions.get(query[len(_PREFIX) :]) if query.startswith(_PREFIX) else None
+        if session is None:
+            session_id = _session_id(request)
+            if session_id is None:
+                refuse(MISSING, responder, shared.stats)
+                return None
+            session = self._sessions.get(session_id)
         # Somebody else's session is not told apart from one that is not there (C065).
         if session is None or not is_owner(_owner(session), principal):
             refuse(UNKNOWN, responder, shared.stats)
@@ -308,10 +314,5 @@ def _owner(session: SSEServerSession | SSEConnection) -> Principal | None:
 
 def _session_id(request: Request) -> str | None:
     """Return the session id of a POST; None if there is not exactly one."""
-    query = request.query_string
-    if query.startswith(_PREFIX):
-        rest = query[len(_PREFIX) :]
-        if rest.replace("-", "").replace("_", "").isalnum() and rest.isascii():
-            return rest  # the common case: nothing else, nothing encoded
     values = set(request.query.get(SESSION_PARAMETER, ()))
     return values.pop() or None if len(values) == 1 else None

@@ -40,7 +40,18 @@ __all__ = ["SSEServerSession"]
 class SSEServerSession:
     """The session. It is also the Channel of all its Contexts: everything goes on the one stream."""
 
-    __slots__ = ("_hosted", "_machine", "_on_closed", "_pending", "_shared", "_stream", "endpoint", "peer", "request")
+    __slots__ = (
+        "_hosted",
+        "_loop",
+        "_machine",
+        "_on_closed",
+        "_pending",
+        "_shared",
+        "_stream",
+        "endpoint",
+        "peer",
+        "request",
+    )
 
     def __init__(
         self,
@@ -58,6 +69,7 @@ class SSEServerSession:
         """The GET that opened it."""
         self.peer = peer
         self._shared = shared
+        self._loop = shared.loop
         self._hosted = hosted
         self._machine = machine
         self._on_closed = on_closed  # called with the session's id and the reason
@@ -166,11 +178,11 @@ class SSEServerSession:
         self._shared.load.in_flight += 1
         if sys.version_info >= (3, 12):
             # At once: a handler that never waits then needs no turn of the loop.
-            task = asyncio.Task(work, loop=self._shared.loop, eager_start=True)
+            task = asyncio.Task(work, loop=self._loop, eager_start=True)
             if task.done():
                 return
         else:
-            task = self._shared.loop.create_task(work)
+            task = self._loop.create_task(work)
         ctx.task = task
         if ctx.is_cancelled:  # before it first waited
             task.cancel()
