@@ -324,7 +324,8 @@ class HTTPSession:
     def time_left(self, now: float) -> float:
         """Return in how many seconds to look again; 0 or less: the session is to be ended now."""
         limit = self._idle_s if self.is_followed_up else self._follow_up_s
-        return limit if self.is_busy else self._active_at + limit - now
+        left = limit if self.is_busy else self._active_at + limit - now
+        return min(left, self._idle_s)  # the client may come back meanwhile, and then the other limit holds
 
     def close(self) -> bool:
         """End the session; False if it had ended already."""
