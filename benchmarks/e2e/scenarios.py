@@ -308,22 +308,24 @@ async def sessions(scale: Scale) -> Report:
     report = Report(
         f"{callers} sessions call while others are open", ("open sessions", *_TURN_COLUMNS, "CPU beside the fewest")
     )
-    turns: dict[int, list[_Turn]] = {}
-    async with start((OURS,)) as (server,), AsyncExitStack() as stack:
-        active = await stack.enter_async_context(open_sessions(server.target, callers))
-        opened = callers
-        await _turn(server, active, scale.warm_s)
-        for count in scale.sessions:
-            if count > opened:
-                more = open_sessions(server.target, count - opened, shared=_POSTS)
-                await stack.enter_async_context(more)
-                opened = count
-            turns[count] = [await _turn(server, active, scale.turn_s) for _ in range(scale.rounds)]
+    turns: dict[int, list[_Turn]] = {count: [] for count in scale.sessions}
+    async with start([OURS] * len(scale.sessions)) as servers, AsyncExitStack() as stack:
+        triples = []
+        for count, server in zip(scale.sessions, servers, strict=True):
+            await stack.enter_async_context(open_sessions(server.target, count - callers, shared=_POSTS))
+            active = await stack.enter_async_context(open_sessions(server.target, callers))
+            triples.append((count, server, active))
+        for _, server, active in triples:
+            await _turn(server, active, scale.warm_s)
+        for number in range(scale.rounds):
+            for count, server, active in _shifted(triples, number):
+                turns[count].append(await _turn(server, active, scale.turn_s))
     fewest = turns[scale.sessions[0]]
     for count, found in turns.items():
         ratio = _ratio(_cpus(found), _cpus(fewest))
         report.rows.append((f"{count:,}", *_turn_cells(found), f"{ratio.value:.2f}x"))
     report.measured.append(Measured("sessions CPU", f"{scale.sessions[-1]:,}", ratio, f"{scale.sessions[0]} open"))
+    report.notes = "A server for each number of sessions; they take turns."
     return report
 
 

@@ -118,10 +118,19 @@ class Exchanges(_Connection):
         super().__init__()
         self._answer: Answer | None = None
         self._pieces: list[bytes] = []
+        self._is_lost = False
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        # A server may close a connection that nobody uses; whoever waits for an answer has lost it.
+        self._is_lost = True
+        if self._answer is not None:
+            super().connection_lost(exc)
 
     def send(self, request: bytes, answer: Answer) -> None:
         """Send a whole request, in one write, and call ``answer`` when its answer is whole."""
         assert self._answer is None, "the last request is not answered yet"
+        if self._is_lost:
+            raise LoadError("the server has closed the connection that the next call needs")
         self._answer = answer
         self.transport.write(request)
 

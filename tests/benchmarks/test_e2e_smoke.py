@@ -168,6 +168,18 @@ def test_a_lost_or_refused_call_ends_the_run(feed: Callable[[HTTPSSESession, Exc
         asyncio.run(answered(feed))
 
 
+def test_a_connection_that_is_closed_while_idle_is_missed_by_the_next_call_only() -> None:
+    async def call() -> None:
+        session, posts = HTTPSSESession(), Exchanges()
+        posts.transport = session.events.transport = Wire()
+        session.use(Target(80), "/sse?sessionid=1", posts)
+        posts.connection_lost(None)
+        await closed_loop([session], calls=1)
+
+    with pytest.raises(LoadError, match="closed the connection that the next call needs"):
+        asyncio.run(call())
+
+
 # The books.
 
 
