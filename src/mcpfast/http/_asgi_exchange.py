@@ -253,6 +253,8 @@ class ASGIExchange:
         task = start_task(awaitable, self._loop)
         if task.done():
             self._task_done(task)
+            if not self.is_ended:
+                self._watch()  # it keeps the answer open
             return
         self._handler_task = task
         task.add_done_callback(self._task_done)
