@@ -25,6 +25,8 @@ __all__ = ["Listener", "run", "serve"]
 
 logger = logging.getLogger("mcpfast.server")
 
+_GOODBYE_S = 0.25
+
 # Where a client on this machine finds a server that listens everywhere.
 _REACHED_AT = {"0.0.0.0": "127.0.0.1", "": "127.0.0.1", "::": "::1"}
 
@@ -121,8 +123,9 @@ class Listener:
     async def _stop(self) -> None:
         grace_s = self._options.shutdown_grace_s
         try:
-            # Together: streams end as their sessions do, and what runs may end within the one grace.
-            await asyncio.gather(self._native.drain(grace_s), self._app.drain(grace_s))
+            # Together: streams end as their sessions do, and what runs may end within the one grace. Connections are
+            # dropped a little later than sessions are ended, so that clients see a proper end.
+            await asyncio.gather(self._native.drain(grace_s + _GOODBYE_S), self._app.drain(grace_s))
             await self._app.stop()
         finally:
             self._closed.set()
