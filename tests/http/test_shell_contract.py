@@ -331,9 +331,10 @@ async def test_client_leaving_a_stream_is_told_once_and_later_calls_do_nothing(s
 
 
 async def test_client_leaving_cancels_the_handler(served: Served) -> None:
-    cancelled = asyncio.Event()
+    cancelled, begun = asyncio.Event(), asyncio.Event()
 
     async def handler(request: Request, responder: Responder) -> None:
+        begun.set()
         try:
             await asyncio.Event().wait()
         except asyncio.CancelledError:
@@ -343,7 +344,7 @@ async def test_client_leaving_cancels_the_handler(served: Served) -> None:
 
     served.handler = handler
     exchange = await served.shell.open("POST", "/", body=b"{}")
-    await served.responder()
+    await asyncio.wait_for(begun.wait(), WAIT_S)
     await exchange.leave()
     await asyncio.wait_for(cancelled.wait(), WAIT_S)
 
