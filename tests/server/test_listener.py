@@ -205,6 +205,22 @@ async def test_a_lifespan_that_fails_is_raised_and_nothing_listens() -> None:
             pass
 
 
+async def test_a_lifespan_that_fails_at_the_end_is_raised_to_all_who_wait() -> None:
+    @asynccontextmanager
+    async def fails() -> AsyncIterator[None]:
+        yield
+        raise RuntimeError("cannot close")
+
+    listener = serve(make_server(lifespan=fails))
+    await listener.__aenter__()
+    waiting = asyncio.ensure_future(listener.wait_closed())
+    await asyncio.sleep(0)
+    with pytest.raises(RuntimeError, match="cannot close"):
+        await listener.__aexit__(None, None, None)
+    with pytest.raises(RuntimeError, match="cannot close"):
+        await asyncio.wait_for(waiting, 5)
+
+
 async def test_an_address_in_use_is_raised_and_the_lifespan_left() -> None:
     log: list[str] = []
 

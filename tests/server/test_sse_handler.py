@@ -512,11 +512,33 @@ async def test_authenticate_that_fails_is_500_without_its_text(caplog: pytest.Lo
     def fail(request: Request) -> Principal:
         raise RuntimeError("secret text")
 
-    for authenticate in (fail, lambda request: "alice"):
+    async def fail_later(request: Request) -> Principal:
+        return fail(request)
+
+    for authenticate in (fail, fail_later, lambda request: "alice"):
         answer = await MemoryShell(make_handler(authenticate=authenticate)).fetch("GET", "/sse")
         assert answer.status == 500
         assert b"secret" not in answer.body
         assert b"alice" not in answer.body
+
+
+async def test_head_needs_authentication_as_get_does() -> None:
+    shell = MemoryShell(make_handler(authenticate=lambda request: None))
+    assert (await shell.fetch("HEAD", "/sse")).status == 401
+
+
+async def test_a_hook_that_gives_something_to_await_is_awaited() -> None:
+    async def alice() -> Principal:
+        return Principal("alice")
+
+    peer = await SSEPeer(make_handler(authenticate=lambda request: alice())).start()
+    assert (await peer.call("ping"))["result"] == {}
+
+
+def test_a_principal_is_the_same_whatever_its_claims() -> None:
+    assert Principal("a", claims={"exp": 1}) == Principal("a", claims={"exp": 2})
+    assert hash(Principal("a", claims={"exp": 1})) == hash(Principal("a"))
+    assert "secret" not in repr(Principal("a", claims={"token": "secret"}))
 
 
 # Limits

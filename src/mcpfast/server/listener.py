@@ -96,8 +96,8 @@ class Listener:
     async def wait_closed(self) -> None:
         """Wait until the server has stopped, whoever stops it."""
         await self._closed.wait()
-        if self._stopping is not None and self._stopping.done():
-            self._stopping.result()
+        if self._stopping is not None:
+            await asyncio.shield(self._stopping)  # raises what stopping raised
 
     async def __aenter__(self) -> Self:
         await self._app.start()
