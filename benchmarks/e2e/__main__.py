@@ -12,7 +12,7 @@ from benchmarks.e2e.section import check, run
 from benchmarks.machine import Machine
 from benchmarks.targets import Cannot, of_section
 
-_PACKAGES = ("mcp", "uvicorn", "starlette", "sse-starlette", "uvloop", "httptools")
+_PACKAGES = ("mcp", "uvicorn", "starlette", "uvloop", "httptools")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
