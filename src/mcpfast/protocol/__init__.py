@@ -1,6 +1,7 @@
 """MCP's rules for HTTP without I/O: no clock, no randomness, no sockets; all of these are passed in.
 
 =====================  ==========================================================================
+``bearer``             bearer tokens and the challenges that ask for them
 ``connection``         Connection, the shape of session transports and clients
 ``endpoint``           the endpoint URI of HTTP+SSE: building, resolving, refusing
 ``era``                which era a request belongs to, by header and body together

@@ -4,6 +4,10 @@ The boxes::
 
     shell (native, ASGI)          one Request and Responder per HTTP request; sockets, framing, HTTP's limits
       └─ App                      Origin and Host, then the path: which transport
+           ├─ StreamableHTTPHandler      every revision of Streamable HTTP, by era
+           │    ├─ ModernExchange        2026-07-28: one request, in the shell's task for it
+           │    └─ StreamableSession     2025: what runs for a client
+           │         └─ SessionStreams   its streams, over any number of connections; the event store
            └─ SSEHandler          the table of sessions; who may open one, and whose it is
                 └─ session        one client: what runs for it, what it was asked, its one stream
                      ├─ machine   (protocol/) what a message may do now: accepted, later, refused
@@ -26,6 +30,11 @@ Who owns which buffer, and its bound:
 - published messages a slow reader is owed: the Broadcast, once for all (``max_backlog_messages``); beyond it the reader
   is dropped with the reason ``slow_reader``.
 
+On Streamable HTTP a request's stream is not its connection. A session's stream may lose its connection and be taken up
+again by another one; what is said meanwhile is stored (``event_store``), or, for the standing GET stream, held
+(``max_backlog_messages``), or lost. A client that leaves has cancelled nothing there, while on 2026-07-28 it has: each
+request runs in the task that the shell cancels. Such a session ends by DELETE, when it is idle, or with the server.
+
 What ends a stream of HTTP+SSE, and with it its session: the client leaves; the shell drops a dead or slow one; the
 application closes the connection or its function returns; the server stops (idle ones at once, others when what they
 run has ended, at the latest after ``shutdown_grace_s``). Then, in one turn of the loop: the session leaves the table,
@@ -41,11 +50,23 @@ with TransportClosed; POSTs that wait are answered. Nothing of it can be taken u
 ``sse_session``        a session served by a Server
 ``sse_transport``      SSEServerTransport: a session as a Connection of raw messages
 ``sse_post``           from a POST's body to a session
+``streamable``         StreamableHTTPHandler: Streamable HTTP at one URL, every revision
+``modern_requests``    2026-07-28: from a POST's body to a handler, a listen stream or a refusal
+``modern_exchange``    one request of 2026-07-28 being served
+``subscriptions``      the open subscriptions/listen streams of a Server
+``session_table``      the sessions of a handler: their beginning, ownership and end
+``streamable_session`` a session: what it is asked, and what runs for it
+``session_streams``    what a session sends: connections, replays, the store
+``answer``             the answer to a POST: JSON, or a stream once something is said
+``finder``             which Server a request is for
 ``stream``             one event stream: coalescing, back-pressure
+``audience``           who hears what a Server publishes
 ``broadcast``          one message to many streams; slow readers
 ``keepalive``          comments on quiet streams
 ``pending``            requests to a client that are not answered yet
 ``gate``               Origin and Host, authentication, refusals
+``cors``               letting pages of other origins read the answers
+``resource_metadata``  who issues tokens for a server
 ``hosting``            lifespans of the Servers an app serves
 ``shared``, ``load``   what all transports of an app share, and all apps of a process
 ``stats``              what is counted
@@ -56,11 +77,29 @@ with TransportClosed; POSTs that wait are answered. Nothing of it can be taken u
 =====================  ======================================================================
 """
 
+from ..protocol.bearer import bearer_token
+from ..protocol.event_store import EventStore, MemoryEventStore, StoredEvent
 from .application import Server
 from .context import Context
 from .listener import run, serve
 from .principal import Principal
+from .resource_metadata import ResourceMetadata
 from .sse_handler import SSEHandler
 from .sse_transport import SSEServerTransport
+from .streamable import StreamableHTTPHandler
 
-__all__ = ["Context", "Principal", "SSEHandler", "SSEServerTransport", "Server", "run", "serve"]
+__all__ = [
+    "Context",
+    "EventStore",
+    "MemoryEventStore",
+    "Principal",
+    "ResourceMetadata",
+    "SSEHandler",
+    "SSEServerTransport",
+    "Server",
+    "StoredEvent",
+    "StreamableHTTPHandler",
+    "bearer_token",
+    "run",
+    "serve",
+]

@@ -12,8 +12,10 @@ from ..http.interface import Handler, Request, Responder
 from ..protocol.refusal import Refusal
 from ..protocol.security import LOCAL_HOSTS
 from .application import Server
+from .cors import admit
 from .gate import refuse
 from .options import APP, ServerOptions
+from .resource_metadata import WELL_KNOWN
 from .shared import Shared
 from .sse_handler import SSEHandler
 from .streamable import StreamableHTTPHandler
@@ -53,6 +55,10 @@ class App:
                 here.append(f"{name} is at {options.root_path}{path}")
         if not here:
             raise ValueError("path and sse_path are both None: nothing would be served")
+        if options.resource_metadata is not None:
+            # At the resource's own path and, for clients that look there only, at the host's.
+            for path in {options.resource_metadata.path, WELL_KNOWN}:
+                self._route(path, self._serve_metadata)
         self._not_found = Refusal(404, "not_found", f"there is nothing at this path; {', '.join(here)}")
         warning = self.shared.rules.startup_warning()
         if warning is not None:
@@ -69,11 +75,22 @@ class App:
         if stranger is not None:
             refuse(stranger, responder, self.shared.stats)
             return None
+        if self.options.cors:
+            admitted = admit(request, responder)
+            if admitted is None:
+                return None
+            responder = admitted
         handler = self._routes.get(request.path)
         if handler is None:
             refuse(self._not_found, responder, self.shared.stats)
             return None
         return handler(request, responder)
+
+    def _serve_metadata(self, request: Request, responder: Responder) -> None:
+        assert self.options.resource_metadata is not None
+        refusal = self.options.resource_metadata.serve(request, responder)
+        if refusal is not None:
+            refuse(refusal, responder, self.shared.stats)
 
     async def start(self) -> None:
         """Enter the server's lifespan. Raises what it raises."""

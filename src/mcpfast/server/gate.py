@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import inspect
 import logging
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Sequence
 from typing import Any
 
 from ..http.interface import Request, Responder
+from ..protocol.bearer import challenge
 from ..protocol.refusal import Refusal
 from ..protocol.security import OriginAndHost
 from .principal import Authenticate, Principal
@@ -17,7 +18,6 @@ __all__ = ["Gate", "refuse"]
 
 logger = logging.getLogger("mcpfast.server")
 
-UNAUTHORIZED = Refusal(401, "unauthorized", "authentication is required", headers=((b"www-authenticate", b"Bearer"),))
 FAILED = Refusal(500, "internal_error", "internal error")
 
 
@@ -27,12 +27,31 @@ class Gate:
     Args:
         origin_and_host: the rules for browsers.
         authenticate: finds out who sent a request; None: nobody is asked.
+        required_scopes: what everybody's credentials must allow.
+        resource_metadata: the URL of the document that says where to get a token.
     """
 
-    __slots__ = ("_authenticate", "_rules", "is_async")
+    __slots__ = ("_authenticate", "_forbidden", "_invalid", "_missing", "_required_scopes", "_rules", "is_async")
 
-    def __init__(self, origin_and_host: OriginAndHost, authenticate: Authenticate | None) -> None:
+    def __init__(
+        self,
+        origin_and_host: OriginAndHost,
+        authenticate: Authenticate | None,
+        required_scopes: Sequence[str] = (),
+        resource_metadata: str | None = None,
+    ) -> None:
         self._rules = origin_and_host
+        self._required_scopes = frozenset(required_scopes)
+
+        def refusal(status: int, reason: str, message: str, error: str | None) -> Refusal:
+            value = challenge(error, scopes=required_scopes, resource_metadata=resource_metadata)
+            return Refusal(status, reason, message, headers=((b"www-authenticate", value),))
+
+        self._missing = refusal(401, "unauthorized", "authentication is required", None)
+        self._invalid = refusal(401, "unauthorized", "credentials are invalid or have expired", "invalid_token")
+        self._forbidden = refusal(
+            403, "insufficient_scope", "credentials do not allow what is asked for", "insufficient_scope"
+        )
         self._authenticate = authenticate
         self.is_async = inspect.iscoroutinefunction(authenticate)
         """:meth:`principal` gives something to be awaited."""
@@ -60,23 +79,22 @@ class Gate:
         except Exception:
             logger.exception("authenticate failed")
             return FAILED
-        return self._wait(found) if inspect.isawaitable(found) else _judge(found)
+        return self._wait(found, request) if inspect.isawaitable(found) else self._judge(found, request)
 
-    async def _wait(self, found: Awaitable[Any]) -> Principal | Refusal:
+    async def _wait(self, found: Awaitable[Any], request: Request) -> Principal | Refusal:
         try:
-            return _judge(await found)
+            return self._judge(await found, request)
         except Exception:
             logger.exception("authenticate failed")
             return FAILED
 
-
-def _judge(found: Any) -> Principal | Refusal:
-    if isinstance(found, Principal):
-        return found
-    if found is None:
-        return UNAUTHORIZED
-    logger.error("authenticate returned %s, expected a Principal or None", type(found).__name__)
-    return FAILED
+    def _judge(self, found: Any, request: Request) -> Principal | Refusal:
+        if isinstance(found, Principal):
+            return found if self._required_scopes <= found.scopes else self._forbidden
+        if found is None:
+            return self._missing if request.headers.find(b"authorization") is None else self._invalid
+        logger.error("authenticate returned %s, expected a Principal or None", type(found).__name__)
+        return FAILED
 
 
 def refuse(refusal: Refusal, responder: Responder, stats: Stats) -> None:

@@ -12,9 +12,11 @@ from dataclasses import dataclass, fields
 from typing import Any, Final, Literal, TypeAlias
 
 from ..http.limits import HTTPLimits
+from ..protocol.bearer import is_scope
 from ..protocol.event_store import EventStore
 from ..protocol.headers import is_session_id
 from .principal import Authenticate
+from .resource_metadata import ResourceMetadata
 
 __all__ = ["APP", "HANDLER", "LISTENER", "STREAMABLE", "Responses", "ServerOptions"]
 
@@ -64,6 +66,12 @@ class ServerOptions(HTTPLimits):
     authenticate: Authenticate | None = None
     """Finds out who sent a request, ``(request) -> Principal | None``, sync or async; None is answered with 401.
     A session then belongs to who opened it."""
+    required_scopes: Sequence[str] = ()
+    """What the ``scopes`` of every Principal must hold; others get 403. Challenges name them."""
+    resource_metadata: ResourceMetadata | None = None
+    """Who issues tokens for this server. Challenges point to it; ``serve()``, ``run()`` and ``asgi()`` publish it."""
+    cors: bool = False
+    """Let pages of the origins that are answered to read the answers."""
 
     # How much
     max_sessions: int = 10_000
@@ -122,6 +130,10 @@ class ServerOptions(HTTPLimits):
             raise ValueError("retry_ms needs event_store: without one no stream can be taken up again")
         if self.stateless and self.event_store is not None:
             raise ValueError("stateless and event_store exclude each other: events are stored by session")
+        if isinstance(self.required_scopes, str) or not all(map(is_scope, self.required_scopes)):
+            raise ValueError(f"required_scopes must be a list of scopes, not {self.required_scopes!r}")
+        if self.required_scopes and self.authenticate is None:
+            raise ValueError("required_scopes needs authenticate, which tells the scopes of a request")
         for name in ("path", "sse_path"):
             value = getattr(self, name)
             if value is not None and (type(value) is not str or not value.startswith("/")):
@@ -182,6 +194,8 @@ HANDLER: Final = frozenset(
         "no_server_status",
         "on_connection",
         "queue_timeout_s",
+        "required_scopes",
+        "resource_metadata",
         "root_path",
         "session_id_factory",
         "shutdown_grace_s",
@@ -190,6 +204,7 @@ HANDLER: Final = frozenset(
 """What one handler of HTTP+SSE takes."""
 
 STREAMABLE: Final = (HANDLER - {"max_queued_messages", "queue_timeout_s", "root_path"}) | {
+    "cors",
     "event_store",
     "responses",
     "retry_ms",

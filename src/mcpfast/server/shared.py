@@ -31,7 +31,10 @@ class Shared:
         self.options = options
         hosts = options.allowed_hosts if options.allowed_hosts is not None else allowed_hosts
         self.rules = OriginAndHost(hosts, options.allowed_origins)
-        self.gate = Gate(self.rules, options.authenticate)
+        metadata = options.resource_metadata
+        self.gate = Gate(
+            self.rules, options.authenticate, options.required_scopes, None if metadata is None else metadata.url
+        )
         self.stats = Stats()
         self.load = PROCESS
         self.hosting = Hosting(

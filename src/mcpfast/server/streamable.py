@@ -21,6 +21,7 @@ from ..protocol.headers import is_json
 from ..protocol.refusal import Refusal
 from ..protocol.standard_headers import VERSION_HEADER
 from .answer import NOT_ACCEPTABLE, Takes, read_accept
+from .cors import admit
 from .finder import Finder, GetStreamableServer
 from .gate import refuse
 from .modern_requests import ModernRequests
@@ -77,6 +78,11 @@ class StreamableHTTPHandler:
         if stranger is not None:
             self._refuse(stranger, responder)
             return None
+        if self.shared.options.cors:
+            admitted = admit(request, responder)
+            if admitted is None:
+                return None
+            responder = admitted
         return self.serve(request, responder)
 
     def serve(self, request: Request, responder: Responder) -> Awaitable[None] | None:
