@@ -156,6 +156,8 @@ print("done")
 async def test_the_loop_may_end_with_a_client_open(anyio_backend: Any, how: str, loop: str) -> None:
     if loop == "uvloop" and (sys.version_info < (3, 11) or sys.platform == "win32"):
         pytest.skip("asyncio.Runner is of Python 3.11, uvloop not for Windows")
+    if loop == "uvloop":
+        pytest.importorskip("uvloop")
 
     async def on_post(peer: Peer, message: Any, received: Received) -> bool:
         if message.get("method") == "never":

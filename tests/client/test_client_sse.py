@@ -325,7 +325,11 @@ async def test_cancelling_at_any_await_of_connect_leaves_nothing(anyio_backend: 
         except asyncio.CancelledError:
             pass
         await server.until(lambda: server.open_connections == 0)
-    assert asyncio.all_tasks() == tasks
+    for _ in range(100):  # the server may still be accepting what was given up
+        if asyncio.all_tasks() <= tasks:
+            break
+        await asyncio.sleep(0)
+    assert asyncio.all_tasks() <= tasks
 
 
 # Redirects
