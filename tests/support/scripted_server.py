@@ -71,6 +71,8 @@ class Peer:
         return received
 
     def write(self, data: bytes) -> None:
+        if self.writer.transport.is_closing():
+            raise ClientLeft
         self.writer.write(data)
 
     async def drain(self) -> None:
@@ -153,11 +155,12 @@ class ScriptedServer:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._server.close()
-        for task in self._tasks:
-            task.cancel()
-        if self._tasks:
-            await asyncio.wait(self._tasks, timeout=WAIT_S)
-        await asyncio.sleep(0)
+        for _ in range(5):  # a connection may just be on its way in
+            for task in self._tasks:
+                task.cancel()
+            if self._tasks:
+                await asyncio.wait(self._tasks, timeout=WAIT_S)
+            await asyncio.sleep(0)
         if error is None and self.errors:
             raise self.errors[0]
 

@@ -61,6 +61,8 @@ class URL:
         if parts.scheme not in _DEFAULT_PORTS:
             raise ValueError(f"url must begin with http:// or https://, not {parts.scheme[:20]!r}")
         self.scheme = parts.scheme
+        if "[" in parts.netloc and ":" not in (parts.hostname or ""):
+            raise ValueError("url has brackets around what is no IPv6 address")
         self.host = _host(parts.hostname)
         """Without brackets, in lower case."""
         try:
