@@ -99,7 +99,7 @@ PUBLIC: dict[str, set[str]] = {
         "run",
         "serve",
     },
-    "mcpfast.client": {"Client", "SSEClientTransport", "connect"},
+    "mcpfast.client": {"Client", "RetryPolicy", "SSEClientTransport", "StreamableHTTPClientTransport", "connect"},
     "mcpfast.cli": {"main"},
 }
 

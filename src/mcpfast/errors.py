@@ -120,7 +120,19 @@ class TransportClosed(MCPFastError):
 
 
 class SessionTerminated(MCPFastError):
-    """The server answered 404 for our session: it is over, and a new ``initialize`` is needed."""
+    """The server answered 404 for our session: it is over, and a new ``initialize`` is needed.
+
+    Attributes:
+        was_refused: the message itself was answered so: it was not carried out and may be sent again. False where its
+            answer was being waited for.
+    """
+
+    def __init__(self, message: str = "session is over", *, was_refused: bool = True) -> None:
+        super().__init__(message)
+        self.was_refused = was_refused
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (_rebuild, (type(self), self.args, self.__dict__))
 
 
 class HTTPStatusError(MCPFastError):

@@ -66,6 +66,10 @@ class _Exchange:
         self._may_read.set()
         self.task = asyncio.get_running_loop().create_task(self._run(template, body, extra))
 
+    @property
+    def is_sent(self) -> bool:
+        return True
+
     def cancel(self) -> None:
         if self._on_response is not None:
             self._on_response = None

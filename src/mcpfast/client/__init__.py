@@ -16,7 +16,8 @@ an async handler (1,000, see ``handlers``).
 *What ends a stream.* The server's end of it, a lost connection, an event that is too large, silence after
 a ping, or our close. Each ends the channel, which tells its receiver once, with the cause; all that waits
 then fails with ``TransportClosed`` from that cause. HTTP+SSE resumes nothing: the end of the stream is the
-end of the session.
+end of the session. Over Streamable HTTP each request has its own answer, which fails or is resumed by itself
+(``resumable``), and a session's standing stream comes back; only our close ends the channel.
 
 *Tasks.* One per connection, asleep until the end (``keeper``); one per request of the server while it is
 worked on; one while an async handler is behind; one per request with an async ``header_func`` or ``auth``.
@@ -34,11 +35,17 @@ None per call and none per event.
 ``sender``         requests with the user's headers and auth; redirects; what a refusal means
 ``session``        calls over a channel: ids, answers, cancellation, the server's requests
 ``sse``            HTTP+SSE (2024-11-05)
+``streamable``     Streamable HTTP (2025-03-26 to 2026-07-28): the transport and its options;
+                   ``streamable_channel`` is one connection, ``exchange`` one POST with a
+                   request, ``resumable`` an event stream over as many connections as it
+                   takes, ``listening`` the standing GET stream of a session
 =================  ==========================================================================
 """
 
+from ..protocol.reconnection import RetryPolicy
 from .client import Client
 from .connecting import connect
 from .sse import SSEClientTransport
+from .streamable import StreamableHTTPClientTransport
 
-__all__ = ["Client", "SSEClientTransport", "connect"]
+__all__ = ["Client", "RetryPolicy", "SSEClientTransport", "StreamableHTTPClientTransport", "connect"]

@@ -8,8 +8,8 @@ queue behind a raw :class:`~mcpfast.protocol.Connection`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Protocol, TypeAlias
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol, TypeAlias
 
 from ..errors import ProtocolError
 from ..http.interface import HeaderList
@@ -30,6 +30,9 @@ class Receiver(Protocol):
     def receive_fault(self, error: ProtocolError) -> None:
         """Take notice of something that was no message; the channel goes on."""
 
+    def receive_failure(self, request_id: RequestId, error: Exception) -> None:
+        """A request that the server took will have no answer; ``error`` says why."""
+
     def receive_end(self, cause: Exception | None) -> None:
         """The channel is over, by itself: None after a clean end. Called once, and not after ``abort``."""
 
@@ -39,6 +42,10 @@ class Post(Protocol):
 
     def cancel(self) -> None:
         """Give it up: ``on_sent`` is not called any more. Repeatable."""
+
+    def abandon(self) -> None:
+        """Want the answer to it no more, in the way of the transport: the server may have to be told by a
+        notification besides. ``on_sent`` is not called any more. Repeatable."""
 
     def leave(self) -> None:
         """Have no more interest in its fate, which is known by other means; it may still arrive."""
@@ -60,6 +67,8 @@ class Channel(Protocol):
         *,
         request_id: RequestId | None = None,
         urgent: bool = False,
+        method: str | None = None,
+        params: Any = None,
     ) -> Post:
         """Send an encoded message; returns at once.
 
@@ -68,10 +77,19 @@ class Channel(Protocol):
             on_sent: see :data:`OnSent`; not called before this returns.
             headers: for this message only, over the transport's own.
             request_id: the id if the message is a request: a refusal may carry its JSON-RPC error.
+            method, params: what the message is about, for transports that tell it in headers.
             urgent: others wait for it, so it must not wait for a free connection.
 
         Raises:
             TransportClosed: the channel is over.
+        """
+
+    def post_batch(self, data: bytes, on_sent: OnSent, messages: Sequence[Message]) -> Post:
+        """Send several messages as one array.
+
+        Raises:
+            TransportClosed: the channel is over.
+            ProtocolError: there are no batches here, or none of this kind.
         """
 
     def pause(self) -> None:

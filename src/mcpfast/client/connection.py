@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Sequence
 from types import TracebackType
 
 from ..errors import ProtocolError, TransportClosed
 from ..http.client_interface import retrieve
-from ..jsonrpc import Message, Request, encode_message
+from ..jsonrpc import ErrorResponse, Message, Notification, Request, RequestId, Response, encode_message
 from .channel import Channel
 from .keeper import Keeper
 
 __all__ = ["MessageConnection"]
+
+_MESSAGES = (Request, Notification, Response, ErrorResponse)
 
 MAX_QUEUED = 100
 """Messages that wait for ``recv`` before no more is read from the server."""
@@ -43,15 +46,18 @@ class MessageConnection:
 
         Raises:
             TransportClosed: the connection has ended, and what had arrived was read.
-            ProtocolError: something came that is no message; the connection goes on with the next.
+            ProtocolError: something came that is no message, or a request that was sent will have no answer: then
+                ``id`` is the request's and the cause says why. The connection goes on with the next.
         """
         item = await self._inbox.get()
         if isinstance(item, ProtocolError):
             raise item
         return item
 
-    async def send(self, message: Message) -> None:
+    async def send(self, message: Message | Sequence[Message]) -> None:
         """Send one message and wait until the server has taken it.
+
+        On Streamable HTTP of 2025-03-26 it may be a list of messages, sent as a batch.
 
         Raises:
             TransportClosed: the connection has ended.
@@ -74,8 +80,16 @@ class MessageConnection:
                 else:
                     sent.set_exception(error)
 
-        request_id = message.id if isinstance(message, Request) else None
-        post = self._channel.post(data, on_sent, request_id=request_id, urgent=request_id is None)
+        if not isinstance(message, _MESSAGES):
+            post = self._channel.post_batch(data, on_sent, message)
+        elif isinstance(message, Request):
+            post = self._channel.post(
+                data, on_sent, request_id=message.id, method=message.method, params=message.params
+            )
+        elif isinstance(message, Notification):
+            post = self._channel.post(data, on_sent, urgent=True, method=message.method, params=message.params)
+        else:
+            post = self._channel.post(data, on_sent, urgent=True)
         self._inbox.senders.add(sent)
         try:
             await sent
@@ -164,6 +178,11 @@ class _Inbox:
 
     def receive_fault(self, error: ProtocolError) -> None:
         self._put(error)
+
+    def receive_failure(self, request_id: RequestId, error: Exception) -> None:
+        fault = ProtocolError(f"request {request_id!r} will have no answer: {error}", id=request_id)
+        fault.__cause__ = error
+        self._put(fault)
 
     def receive_end(self, cause: Exception | None) -> None:
         self.cause = cause

@@ -59,6 +59,9 @@ class AcceptedPost:
         self._on_sent = None
         self._stop()
 
+    def abandon(self) -> None:
+        self.cancel()
+
     def leave(self) -> None:
         self._on_sent = None
         if self._on_done is not None:

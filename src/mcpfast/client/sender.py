@@ -171,6 +171,11 @@ class Attempt:
         """Where the last request went: after redirects, where the answer came from."""
         return self._template.url
 
+    @property
+    def is_sent(self) -> bool:
+        """Something of it may have reached the server."""
+        return self._task is not None or (self._exchange is not None and self._exchange.is_sent)
+
     def start(self, extra: HeaderList) -> None:
         self._extra = extra
         sender = self._sender

@@ -32,6 +32,7 @@ from ..jsonrpc import (
     encode_response,
     is_request_id,
 )
+from ..protocol.envelope import Envelope
 from .channel import Channel, Post
 from .handlers import HandlerQueue
 from .keeper import Keeper
@@ -99,6 +100,8 @@ class Session:
         self._is_paused = False
         self._is_ended = False
         self._cause: Exception | None = None
+        self.envelope: Envelope | None = None
+        """Set where each request says all about itself (2026-07-28)."""
 
     async def open(self) -> None:
         """Open the channel. Raises what its ``open`` does."""
@@ -106,6 +109,11 @@ class Session:
         self.keeper.start()
 
     # Calls
+
+    def next_id(self) -> int:
+        """Return an id that no request of this session has had (M26-C-12)."""
+        self._last_id += 1
+        return self._last_id
 
     async def request(
         self,
@@ -121,16 +129,21 @@ class Session:
             raise self._closed_error()
         if timeout is not None and not timeout > 0:
             raise ValueError("timeout must be positive, or None for no limit")
-        self._last_id = request_id = self._last_id + 1
-        if on_progress is not None:
-            params = _with_progress_token(params, request_id)
-        data = encode_request(request_id, method, UNSET if params is None else params)
+        request_id = self.next_id()
+        if self.envelope is not None:
+            data = self.envelope.request(request_id, method, params, wants_progress=on_progress is not None)
+        else:
+            if on_progress is not None:
+                params = _with_progress_token(params, request_id)
+            data = encode_request(request_id, method, UNSET if params is None else params)
         extra = header_list(headers) if headers else ()
         call = _Call(method, timeout, on_progress)
         self._calls[request_id] = call
         future = call.future
         try:
-            post = call.post = self.channel.post(data, call.sent, extra, request_id=request_id)
+            post = call.post = self.channel.post(
+                data, call.sent, extra, request_id=request_id, method=method, params=params
+            )
             if timeout is not None:
                 call.timer = self._deadlines.after(timeout, call.time_out)
             if self._is_paused:
@@ -139,8 +152,8 @@ class Session:
         except (asyncio.CancelledError, RequestTimeout) as error:
             retrieve(future)
             if call.post is not None:
-                call.post.cancel()
-                if method != "initialize":
+                call.post.abandon()
+                if method != "initialize" and self.envelope is None:
                     self._send_cancelled(request_id, "timed out" if isinstance(error, RequestTimeout) else "cancelled")
             raise
         finally:
@@ -169,7 +182,7 @@ class Session:
         key: Any = call
         self._calls[key] = call
         try:
-            call.post = self.channel.post(data, sent, header_list(headers), urgent=True)
+            call.post = self.channel.post(data, sent, header_list(headers), urgent=True, method=method, params=params)
             await call.future
         except asyncio.CancelledError:
             retrieve(call.future)
@@ -183,9 +196,9 @@ class Session:
         """Tell the server that nobody waits any more. Its fate is of no interest."""
         if not self._is_ended:
             data = encode_notification("notifications/cancelled", {"requestId": request_id, "reason": reason})
-            self._send_aside(data, "cancellation")
+            self._send_aside(data, "cancellation", "notifications/cancelled")
 
-    def _send_aside(self, data: bytes, what: str) -> None:
+    def _send_aside(self, data: bytes, what: str, method: str | None = None) -> None:
         """Send a message nobody waits for."""
         post: Post | None = None
 
@@ -197,7 +210,7 @@ class Session:
                 self._flow()
 
         try:
-            post = self.channel.post(data, sent, urgent=True)
+            post = self.channel.post(data, sent, urgent=True, method=method)
         except Exception as error:  # closed meanwhile, or header_func's
             logger.debug("%s could not be sent: %s", what, error)
             return
@@ -230,6 +243,11 @@ class Session:
             call = self._calls.get(error.id)
             if call is not None:  # it was meant as the answer, so there will be no other
                 call.fail(error)
+
+    def receive_failure(self, request_id: RequestId, error: Exception) -> None:
+        call = self._calls.get(request_id)
+        if call is not None:
+            call.fail(error)
 
     def receive_end(self, cause: Exception | None) -> None:
         self._finish(cause)
@@ -269,7 +287,10 @@ class Session:
             self._queue.call(self.on_notification, message)
 
     def _requested(self, message: Request) -> None:
-        if message.method == "ping":
+        if self.envelope is not None:
+            # Nor could it be answered: a POST of this revision never holds a response (M26-C-05).
+            logger.warning("server sent a request, which its revision has not: dropped")
+        elif message.method == "ping":
             self._send_aside(encode_response(message.id, {}), "answer to a ping")
         elif self.on_request is None:
             text = f"method {message.method[:100]!r} is not supported by this client"

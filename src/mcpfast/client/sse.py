@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Sequence
 from types import TracebackType
 from typing import Any
 
@@ -26,7 +27,7 @@ from ..http.client_interface import ClientResponse, retrieve
 from ..http.client_request import URL, HeadersInput, RequestTemplate
 from ..http.deadlines import Deadline, Deadlines
 from ..http.interface import HeaderList
-from ..jsonrpc import ErrorResponse, Message, RequestId, Response, decode_message, encode_request
+from ..jsonrpc import INVALID_REQUEST, ErrorResponse, Message, RequestId, Response, decode_message, encode_request
 from ..protocol.connection import Connection
 from ..protocol.endpoint import resolve_endpoint
 from ..protocol.headers import EVENT_STREAM
@@ -369,6 +370,8 @@ class SSEChannel:
         *,
         request_id: RequestId | None = None,
         urgent: bool = False,
+        method: str | None = None,
+        params: Any = None,
     ) -> AcceptedPost:
         if self._is_closed or self._endpoint is None:
             raise TransportClosed(f"connection to {self._url} is closed")
@@ -384,6 +387,9 @@ class SSEChannel:
         post.start(data, headers, urgent)
         self._posts.add(post)
         return post
+
+    def post_batch(self, data: bytes, on_sent: OnSent, messages: Sequence[Message]) -> AcceptedPost:
+        raise ProtocolError("batches are not part of HTTP+SSE (2024-11-05)", code=INVALID_REQUEST)
 
     # Ending
 

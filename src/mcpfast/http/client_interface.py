@@ -281,6 +281,10 @@ OnResponse: TypeAlias = "Callable[[ClientResponse | None, Exception | None], Non
 class Exchange(Protocol):
     """A request under way."""
 
+    @property
+    def is_sent(self) -> bool:
+        """False while it waits for a connection, so that nothing of it can have reached the server."""
+
     def cancel(self) -> None:
         """Give the request up: ``on_response`` is not called any more.
 

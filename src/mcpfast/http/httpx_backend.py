@@ -137,6 +137,10 @@ class _Exchange:
         self._may_read.set()
         self.task = asyncio.get_running_loop().create_task(self._run())
 
+    @property
+    def is_sent(self) -> bool:
+        return True  # it cannot be told
+
     def cancel(self) -> None:
         if self._on_response is not None:
             self._on_response = None

@@ -144,6 +144,10 @@ class NativeExchange:
         """It was answered, failed or cancelled."""
         return self._on_response is None
 
+    @property
+    def is_sent(self) -> bool:
+        return self._on_response is None or self._connection is not None
+
     def cancel(self) -> None:
         if self._on_response is not None:
             self._on_response = None
