@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from mcpfast.errors import ProtocolError, ResponseTooLarge, TransportClosed
+from mcpfast.http import client_interface
 from mcpfast.http.backends import choose_backend
 from mcpfast.http.client_interface import READ_AHEAD_BYTES, Backend, ClientResponse, fetch
 from mcpfast.http.client_request import URL, RequestTemplate
@@ -595,3 +596,20 @@ async def test_a_users_client_keeps_its_own_headers_and_is_not_closed(anyio_back
         assert server.requests[0].header("x-theirs") == "1"
         await backend.aclose()
         assert not client.is_closed
+
+
+async def test_a_body_nobody_wants_that_never_ends_is_given_up(
+    backend: Backend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server that answers 202 and goes on for ever must not use up the connections."""
+    monkeypatch.setattr(client_interface, "DISCARD_S", 0.1)
+
+    async def script(peer: Peer) -> None:
+        await peer.request()
+        peer.start_stream()
+        await peer.until_left()
+
+    async with ScriptedServer(script) as server:
+        response = await fetch(backend, template(server))
+        response.discard()
+        await server.until(lambda: server.open_connections == 0)

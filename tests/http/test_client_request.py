@@ -155,10 +155,15 @@ def test_a_head_holds_each_field_once_and_the_callers_wins() -> None:
     template = RequestTemplate("POST", URL("http://a.test/x?y"), {"Accept": "a", "X-B": "1"})
     assert template.head() == (
         b"POST /x?y HTTP/1.1\r\nhost: a.test\r\naccept-encoding: identity\r\naccept: a\r\nx-b: 1\r\n"
+        b"user-agent: mcpfast\r\n"
     )
     assert template.head([(b"x-b", b"2"), (b"x-c", b"3")]) == (
         b"POST /x?y HTTP/1.1\r\nhost: a.test\r\naccept-encoding: identity\r\naccept: a\r\nx-b: 2\r\nx-c: 3\r\n"
+        b"user-agent: mcpfast\r\n"
     )
+    named = template.head([(b"user-agent", b"mine"), (b"host", b"b.test")])
+    assert (named.count(b"user-agent: "), named.count(b"host: ")) == (1, 1)
+    assert b"user-agent: mine\r\n" in named
     assert b"host: other\r\n" in RequestTemplate("GET", URL("http://a.test/"), {"Host": "other"}).head()
     assert b"a.test" not in RequestTemplate("GET", URL("http://a.test/"), {"Host": "other"}).head()
 
@@ -166,5 +171,5 @@ def test_a_head_holds_each_field_once_and_the_callers_wins() -> None:
 def test_a_redirected_request_keeps_its_headers_but_for_the_host() -> None:
     template = RequestTemplate("POST", URL("http://a.test/x"), {"X-B": "1"})
     assert template.at(URL("https://a.test/y")).head() == (
-        b"POST /y HTTP/1.1\r\nhost: a.test\r\naccept-encoding: identity\r\nx-b: 1\r\n"
+        b"POST /y HTTP/1.1\r\nhost: a.test\r\naccept-encoding: identity\r\nx-b: 1\r\nuser-agent: mcpfast\r\n"
     )

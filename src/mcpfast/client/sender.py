@@ -99,6 +99,9 @@ class Sender:
             ValueError, TypeError: ``header_func`` gave no valid headers. Likewise whatever it raises.
         """
         attempt = Attempt(self, template, on_response, body, urgent)
+        if self._header_func is None and self._flow is None:
+            attempt.start(extra)
+            return attempt
         dynamic: Any = None if self._header_func is None else self._header_func()
         if self._flow is not None or inspect.isawaitable(dynamic):
             attempt.run(dynamic, extra)

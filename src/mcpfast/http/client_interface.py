@@ -22,6 +22,7 @@ from typing import Any, Protocol, TypeAlias
 
 from ..errors import HTTPStatusError, ProtocolError, ResponseTooLarge
 from .client_request import URL, RequestTemplate
+from .deadlines import Deadline, Deadlines
 from .interface import HeaderList, Headers
 
 __all__ = [
@@ -42,7 +43,8 @@ READ_AHEAD_BYTES = 256 * 1024
 """Body bytes held for a reader that has not said yet what to do with them."""
 
 DISCARD_BYTES = 64 * 1024
-"""Body bytes that are read and dropped to keep a connection; for more it is cheaper to open another."""
+DISCARD_S = 5.0
+"""How much of a body is read and dropped to keep its connection; beyond, it is cheaper to open another."""
 
 REFUSAL_BYTES = 64 * 1024
 """How much of a refusal's body is read: a JSON-RPC error may stand in it."""
@@ -150,7 +152,7 @@ class ClientResponse:
             ProtocolError: as for :meth:`deliver`.
         """
         length = self.headers.find(b"content-length")
-        if not truncate and length is not None and len(length) < 20 and int(length) > limit:
+        if not truncate and length is not None and length.isdigit() and len(length) < 20 and int(length) > limit:
             self.close()
             done(b"", ResponseTooLarge(int(length), limit))
             return
@@ -210,8 +212,13 @@ class ClientResponse:
             self.close()
 
     def discard(self) -> None:
-        """Have no use for the body: it is dropped as it comes, or given up if it is long."""
-        size = 0
+        """Have no use for the body: it is dropped as it comes, or given up if it is long or slow."""
+        if self.is_ended:
+            return
+        size = self._buffered
+        timer: Deadline | None = None
+        if self.headers.find(b"content-length") != b"0":
+            timer = Deadlines.for_loop().after(DISCARD_S, self.close)
 
         def on_data(data: bytes) -> None:
             nonlocal size
@@ -219,11 +226,13 @@ class ClientResponse:
             if size > DISCARD_BYTES:
                 self.close()
 
+        def on_end(_error: Exception | None) -> None:
+            if timer is not None:
+                timer.cancel()
+
         # Not deliver(): nobody reads it, so its coding does not matter.
         self._on_data = on_data
-        self._on_end = _ignore
-        if self._buffered > DISCARD_BYTES:
-            self.close()
+        self._on_end = on_end
         self._buffer.clear()
 
     def close(self) -> None:
@@ -268,10 +277,6 @@ def retrieve(future: asyncio.Future[Any]) -> bool:
     For a future whose awaiter was cancelled in the very turn it was settled in.
     """
     return future.done() and not future.cancelled() and future.exception() is None
-
-
-def _ignore(_error: Exception | None) -> None:
-    """A discarded body may end as it likes."""
 
 
 OnResponse: TypeAlias = "Callable[[ClientResponse | None, Exception | None], None]"

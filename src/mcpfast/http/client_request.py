@@ -208,7 +208,7 @@ class RequestTemplate:
             if self._head is None:
                 self._head = self._encode(self.fields)
             return self._head
-        known = {name for name, _ in self.fields}
+        known = {b"host", b"user-agent", *[name for name, _ in self.fields]}
         if any(name in known for name, _ in extra):
             return self._encode(self.merged(extra))
         return self.head() + encode_fields(extra)
@@ -216,6 +216,7 @@ class RequestTemplate:
     def _encode(self, fields: HeaderList) -> bytes:
         own = dict(fields)
         host = own.pop(b"host", self.url.netloc.encode("ascii"))
+        own.setdefault(b"user-agent", b"mcpfast")  # gatekeepers tend to turn away requests without one
         line = f"{self.method} {self.url.target} HTTP/1.1\r\n".encode("ascii")
         return line + encode_fields([(b"host", host), *own.items()])
 
