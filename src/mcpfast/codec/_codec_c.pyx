@@ -137,7 +137,8 @@ cdef object builder_take(Builder *self):
         self.size = 0
         if self.ascii:
             taken = PyUnicode_New(size, 127)
-            memcpy(PyUnicode_DATA(taken), self.start, size)
+            if size:
+                memcpy(PyUnicode_DATA(taken), self.start, size)
             return taken
         return PyBytes_FromStringAndSize(self.start, size)
     self.store = NULL

@@ -96,7 +96,7 @@ static inline unsigned int mcpfast_eol_mask(const char *p)
 
 static inline const char *mcpfast_find_eol_sse2(const char *p, const char *end)
 {
-    const char *near = p + 64;
+    const char *head = p + 64;
     unsigned int mask;
 
     if (end - p < 16)
@@ -109,7 +109,7 @@ static inline const char *mcpfast_find_eol_sse2(const char *p, const char *end)
             if (mask)
                 return p + mcpfast_first_bit(mask);
             p += 16;
-        } while (p < near);
+        } while (p < head);
     }
     /* Then 64 at a time. CR is 13 and LF 10, and text has few bytes up to 13, so one comparison of the least
      * byte of each four stands for eight; a tab only costs a look at its block. */
@@ -207,7 +207,7 @@ static inline uint64_t mcpfast_eol_mask(const char *p)
 
 static inline const char *mcpfast_find_eol_neon(const char *p, const char *end)
 {
-    const char *near = p + 64;
+    const char *head = p + 64;
     uint64_t mask;
 
     if (end - p < 16)
@@ -220,7 +220,7 @@ static inline const char *mcpfast_find_eol_neon(const char *p, const char *end)
             if (mask)
                 return p + (mcpfast_first_bit(mask) >> 2);
             p += 16;
-        } while (p < near);
+        } while (p < head);
     }
     while (end - p >= 64) {
         const uint8x16_t a = vld1q_u8((const uint8_t *)p);
