@@ -7,7 +7,7 @@ from collections.abc import Coroutine
 from typing import Any, TypeVar
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mcpfast.protocol.event_store import EventStore, MemoryEventStore
@@ -117,6 +117,7 @@ def test_a_limit_that_is_none_is_refused(limits: dict[str, int]) -> None:
         MemoryEventStore(**limits)
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 2), st.integers(0, 30)), max_size=60))
 def test_it_never_replays_with_a_gap(events: list[tuple[str, int, int]]) -> None:
     store = MemoryEventStore(max_events=7, max_bytes=60, max_total_bytes=90)

@@ -6,7 +6,7 @@ import base64
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mcpfast.protocol.standard_headers import (
@@ -57,6 +57,7 @@ def test_a_value_no_header_may_hold_stands_for_nothing(value: bytes) -> None:
     assert decode_value(value) is None
 
 
+@settings(deadline=None)
 @given(st.text())
 def test_every_text_survives_encoding(text: str) -> None:
     encoded = encode_value(text.encode("utf-8", "replace").decode())

@@ -14,6 +14,9 @@ from tests.support.memory import Exchange, MemoryShell
 MODERN = "2026-07-28"
 BOTH = "application/json, text/event-stream"
 
+SHELLS: list[MemoryShell] = []
+"""Those that this test has used; the fixture ``nothing_left`` closes them."""
+
 
 def modern_meta(**more: Any) -> dict[str, Any]:
     return {
@@ -91,6 +94,7 @@ class Peer:
 
     def __init__(self, shell: MemoryShell | Handler, path: str = "/mcp", **headers: str) -> None:
         self.shell = shell if isinstance(shell, MemoryShell) else MemoryShell(shell)
+        SHELLS.append(self.shell)
         self.path = path
         self.headers = {name.replace("_", "-"): value for name, value in headers.items()}
         self.session_id = ""

@@ -14,7 +14,7 @@ from mcpfast.server.resource_metadata import ResourceMetadata
 from mcpfast.server.streamable import StreamableHTTPHandler
 from tests.server.streamable_peer import Peer, initialize, make_server
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("nothing_left")]
 
 PAGE = "http://localhost:3000"
 METADATA = ResourceMetadata(

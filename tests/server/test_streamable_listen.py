@@ -12,7 +12,7 @@ import pytest
 from mcpfast.server.streamable import StreamableHTTPHandler
 from tests.server.streamable_peer import Answer, Peer, error_of, make_server
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("nothing_left")]
 
 ID_KEY = "io.modelcontextprotocol/subscriptionId"
 ALL = {"toolsListChanged": True, "promptsListChanged": True, "resourcesListChanged": True}

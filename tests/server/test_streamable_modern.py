@@ -10,10 +10,11 @@ from typing import Any
 
 import pytest
 
+from mcpfast.server.load import PROCESS
 from mcpfast.server.streamable import StreamableHTTPHandler
 from tests.server.streamable_peer import MODERN, Answer, Gates, Peer, error_of, make_server, modern_meta, note
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("nothing_left")]
 
 
 def peer(gates: Gates | None = None, **options: Any) -> Peer:
@@ -405,6 +406,16 @@ async def test_a_handler_that_awaits_something_cancelled_still_answers() -> None
     assert error_of(answer)[1:] == (-32603, 1)
 
 
+async def test_a_client_that_leaves_in_the_same_turn_leaves_nothing_behind() -> None:
+    """M26-S-24: before its handler has run at all."""
+    gates = Gates()
+    before = PROCESS.in_flight
+    answer = peer(gates).modern("wait")
+    answer.leave()
+    await answer.ended()
+    assert (PROCESS.in_flight, gates.entered) == (before, [])
+
+
 # What the revision does not have
 
 
@@ -454,7 +465,7 @@ async def test_progress_and_logging_stay_on_their_own_requests_stream() -> None:
 
 async def test_requests_over_the_limit_are_refused() -> None:
     gates = Gates()
-    client = peer(gates, max_in_flight_total=1)
+    client = peer(gates, max_in_flight_total=PROCESS.in_flight + 1)
     running = client.modern("wait")
     await gates.until("entered gate")
     refused = await client.modern("tools/list", id=5).ended()

@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 
 from mcpfast.server import Principal
+from mcpfast.server.load import PROCESS
 from mcpfast.server.streamable import StreamableHTTPHandler
 from tests.server.streamable_peer import BOTH, Answer, Gates, Peer, error_of, initialize, make_server, note
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("nothing_left")]
 
 VERSIONS = ["2025-03-26", "2025-06-18", "2025-11-25"]
 
@@ -392,6 +393,25 @@ async def test_a_cancelled_request_gets_no_answer() -> None:
     assert await result(client.request("tools/list", id=1)) == {"tools": []}, "the id is free again"
 
 
+async def test_a_request_cancelled_before_its_handler_has_run_leaves_nothing_behind() -> None:
+    """L25-S-24: a task that is cancelled before its first step runs no ``finally``."""
+    gates = Gates()
+    client = await peer(gates).initialize()
+    before = PROCESS.in_flight
+    answer = client.request("wait", id=1)
+    cancel = client.send("POST", note("notifications/cancelled", {"requestId": 1}))
+    await cancel.ended()
+    assert await answer.messages() == []
+    await asyncio.sleep(0)
+    assert PROCESS.in_flight == before
+    for _ in range(2):
+        client.request("wait")
+        client.send("POST", note("notifications/tell"))
+    client.send("DELETE")
+    await asyncio.sleep(0)
+    assert PROCESS.in_flight == before
+
+
 async def test_ids_are_told_apart_by_type_and_come_back_as_they_were() -> None:
     """C052, C054."""
     gates = Gates()
@@ -473,7 +493,7 @@ async def test_requests_in_flight_are_bounded_in_a_session_and_in_the_process() 
     gates.open("gate")
     await result(running)
     gates = Gates()
-    client = await peer(gates, max_in_flight_total=1).initialize()
+    client = await peer(gates, max_in_flight_total=PROCESS.in_flight + 1).initialize()
     running = client.request("wait")
     await gates.until("entered gate")
     assert error_of(await client.request("tools/list", id=6).ended()) == (503, -32603, 6)

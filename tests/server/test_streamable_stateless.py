@@ -10,7 +10,7 @@ import pytest
 from mcpfast.server.streamable import StreamableHTTPHandler
 from tests.server.streamable_peer import Answer, Gates, Peer, error_of, initialize, make_server, note
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("nothing_left")]
 
 
 def peer(gates: Gates | None = None, **options: Any) -> Peer:

@@ -13,7 +13,7 @@ from mcpfast.protocol.event_store import MemoryEventStore, StoredEvent
 from mcpfast.server.streamable import StreamableHTTPHandler
 from tests.server.streamable_peer import Answer, Gates, Peer, error_of, make_server, note
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("nothing_left")]
 
 
 class Rig:

@@ -61,11 +61,23 @@ class Headers(Mapping[str, str]):
     RFC 9110 §5.5); ``getall`` gives every value of a field sent more than once.
     """
 
-    __slots__ = ("raw",)
+    __slots__ = ("_fields", "raw")
 
     def __init__(self, raw: list[tuple[bytes, bytes]]) -> None:
         self.raw = raw
         """Names in lower case, values as they came less the white space around them."""
+        self._fields: dict[bytes, bytes] | None = None
+
+    @property
+    def fields(self) -> dict[bytes, bytes]:
+        """The last value of each name (lower case), made in one pass: for who looks up several. Not to be changed.
+
+        It has fewer entries than ``raw`` if, and only if, a name came more than once.
+        """
+        fields = self._fields
+        if fields is None:
+            fields = self._fields = dict(self.raw)
+        return fields
 
     def find(self, name: bytes) -> bytes | None:
         """Return the first value of ``name`` (lower case), or None: the cheap way for hot paths."""

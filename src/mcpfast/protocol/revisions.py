@@ -13,6 +13,7 @@ __all__ = [
     "LATEST",
     "LATEST_LEGACY",
     "LEGACY",
+    "MODERN",
     "REVISIONS",
     "Revision",
     "negotiate",
@@ -83,6 +84,9 @@ HTTP_SSE: Final = REVISIONS["2024-11-05"]
 
 LEGACY: Final = tuple(revision.version for revision in _ALL if revision.has_sessions)
 """The revisions that begin with ``initialize``, oldest first."""
+
+MODERN: Final = tuple(revision.version for revision in _ALL if not revision.has_sessions)
+"""The revisions in which each request is complete in itself, oldest first."""
 
 LATEST_LEGACY: Final = LEGACY[-1]
 LATEST: Final = _ALL[-1].version

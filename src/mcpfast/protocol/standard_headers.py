@@ -20,6 +20,8 @@ __all__ = [
     "PARAM_PREFIX",
     "SINGLE_HEADERS",
     "VERSION_HEADER",
+    "argument_at",
+    "argument_text",
     "check_param_headers",
     "check_standard_headers",
     "decode_value",
@@ -96,7 +98,7 @@ def check_standard_headers(fields: Mapping[bytes, bytes], method: str, params: M
     value = fields.get(METHOD_HEADER)
     if value is None:
         return "Mcp-Method header is missing"
-    if value != method.encode("utf-8", "surrogatepass"):
+    if value.decode("latin-1") != method or not method.isascii():
         return "Mcp-Method header differs from the body's method"
     key = NAMED_BY.get(method)
     if key is None:
@@ -108,7 +110,9 @@ def check_standard_headers(fields: Mapping[bytes, bytes], method: str, params: M
         return None if value is None else f"Mcp-Name header is there, but the body has no {key}"
     if value is None:
         return "Mcp-Name header is missing"
-    if decode_value(value) != name:
+    # The short way: most names are plain, and so need no decoding.
+    is_plain = name.isascii() and name.isprintable() and name[:2] != "=?"
+    if not (is_plain and value == name.encode("ascii")) and decode_value(value) != name:
         return f"Mcp-Name header differs from the body's {key}"
     return None
 
@@ -131,8 +135,8 @@ def check_param_headers(schema: Any, arguments: Any, raw: Sequence[tuple[bytes, 
         assert header is not None
         shown, argument = f"Mcp-Param-{header}", ".".join(path)
         header_value = values.get(PARAM_PREFIX + header.encode("ascii"))
-        value = _at(arguments, path)
-        text = _as_text(value)
+        value = argument_at(arguments, path)
+        text = argument_text(value)
         if text is None:
             if header_value is not None:
                 return f"{shown} header is there, but the body has no such {argument}"
@@ -161,7 +165,8 @@ def _marks(schema: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...]
         yield from _marks(property, (*path, name))
 
 
-def _at(arguments: Any, path: tuple[str, ...]) -> Any:
+def argument_at(arguments: Any, path: tuple[str, ...]) -> Any:
+    """Return the argument at a property's path, None where there is none."""
     for key in path:
         if not isinstance(arguments, Mapping):
             return None
@@ -169,7 +174,7 @@ def _at(arguments: Any, path: tuple[str, ...]) -> Any:
     return arguments
 
 
-def _as_text(value: Any) -> str | None:
+def argument_text(value: Any) -> str | None:
     """Return a value as clients write it into a header (M26-C-15); None if they leave the header out."""
     if isinstance(value, bool):
         return "true" if value else "false"

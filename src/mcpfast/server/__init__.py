@@ -63,6 +63,8 @@ with TransportClosed; POSTs that wait are answered. Nothing of it can be taken u
 ``audience``           who hears what a Server publishes
 ``broadcast``          one message to many streams; slow readers
 ``keepalive``          comments on quiet streams
+``running``            tasks of sessions: how work starts, and how it is stopped
+``patience``           how long an answer may take before its stream begins
 ``pending``            requests to a client that are not answered yet
 ``gate``               Origin and Host, authentication, refusals
 ``cors``               letting pages of other origins read the answers

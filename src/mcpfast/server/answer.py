@@ -17,11 +17,11 @@ from typing import NamedTuple
 
 from ..codec import encode_event
 from ..errors import TransportClosed
-from ..http.deadlines import Deadline, Deadlines
 from ..http.interface import HeaderList, Headers, Responder
 from ..protocol.headers import EVENT_STREAM, JSON, parse_accept
 from ..protocol.refusal import Refusal
 from .options import Responses
+from .patience import Waiting
 from .shared import Shared
 from .stream import STREAM_HEADERS, EventStream
 
@@ -51,19 +51,15 @@ class Form(Enum):
 
 def read_accept(headers: Headers) -> Takes:
     """Read the Accept fields of a request; without one the client takes everything (RFC 9110 §12.5.1)."""
-    value = headers.find(b"accept")
-    if value is not None and sum(name == b"accept" for name, _ in headers.raw) > 1:
-        return _read(", ".join(headers.getall("accept")))
-    return _read_one(value)
+    if len(headers.fields) != len(headers.raw):
+        values = headers.getall("accept")
+        return _read(", ".join(values).encode("latin-1") if values else None)
+    return _read(headers.fields.get(b"accept"))
 
 
 @lru_cache(maxsize=256)
-def _read_one(value: bytes | None) -> Takes:
-    return _read(None if value is None else value.decode("latin-1"))
-
-
-def _read(value: str | None) -> Takes:
-    accept = parse_accept(value)
+def _read(value: bytes | None) -> Takes:
+    accept = parse_accept(None if value is None else value.decode("latin-1"))
     return Takes(accept.quality(JSON) > 0, accept.quality(EVENT_STREAM) > 0)
 
 
@@ -77,13 +73,13 @@ def form_of(takes: Takes, responses: Responses) -> Form | None:
 class Answer:
     """One answer. It may be the connection of a session's stream too."""
 
-    __slots__ = ("_form", "_responder", "_shared", "_timer", "on_closed", "stream")
+    __slots__ = ("_form", "_responder", "_shared", "_waits_in", "on_closed", "stream")
 
     def __init__(self, shared: Shared, responder: Responder, form: Form) -> None:
         self._shared = shared
         self._responder = responder
         self._form = form
-        self._timer: Deadline | None = None
+        self._waits_in: dict[Waiting, None] | None = None
         self.on_closed: Callable[[str], None] = _nothing
         """Called once, with the reason, when the stream ends after it had begun."""
         self.stream: EventStream | None = None
@@ -102,13 +98,11 @@ class Answer:
     def wait(self) -> None:
         """Begin the stream by itself if the answer takes long, where it may be one."""
         if self._form is not Form.JSON and self.stream is None:
-            after_s = self._shared.options.stream_after_s
-            self._timer = Deadlines.for_loop(self._shared.loop).after(after_s, self.begin)
+            self._waits_in = self._shared.patience.add(self)
 
     def begin(self, first: bytes = b"") -> None:
         """Begin the stream, with whole events."""
-        if self._timer is not None:
-            self._timer.cancel()
+        self.forget()
         if self._responder.is_started or self._responder.is_disconnected:
             return
         shared = self._shared
@@ -144,8 +138,7 @@ class Answer:
 
     def respond(self, status: int, payload: bytes, headers: HeaderList = ()) -> None:
         """Give the answer as a whole; the stream must not have begun."""
-        if self._timer is not None:
-            self._timer.cancel()
+        self.forget()
         self._shared.stats.messages_out += 1
         if self._form is Form.STREAM and status == 200:
             self._responder.respond(status, (*STREAM_HEADERS, *headers), encode_event(payload, event="message"))
@@ -206,9 +199,10 @@ class Answer:
             self._responder.respond(200, STREAM_HEADERS)
 
     def forget(self) -> None:
-        """The client has left: let go of the timer."""
-        if self._timer is not None:
-            self._timer.cancel()
+        """Wait no longer."""
+        if self._waits_in is not None:
+            self._waits_in.pop(self, None)
+            self._waits_in = None
 
 
 def _nothing(reason: str) -> None:

@@ -104,7 +104,7 @@ class Server:
         self._methods: dict[str, MethodHandler] = {}
         self._notifications: dict[str, MethodHandler] = {}
         self._audiences: weakref.WeakSet[Audience] = weakref.WeakSet()
-        self._result_prefix = b""
+        self._stamp: tuple[bytes, dict[str, Any]] | None = None
 
     def __repr__(self) -> str:
         return f"<Server {self.name!r} {self.version!r}>"
@@ -249,9 +249,11 @@ class Server:
 
     def encode_modern(self, id: RequestId, method: str, result: dict[str, Any]) -> bytes:
         """Encode an answer of 2026-07-28, with its type and this server's identity."""
-        if not self._result_prefix:
-            self._result_prefix = result_prefix(self.identity)
-        return encode_result(id, method, result, self._result_prefix, self.identity)
+        stamp = self._stamp
+        if stamp is None:
+            identity = self.identity
+            stamp = self._stamp = result_prefix(identity), identity
+        return encode_result(id, method, result, *stamp)
 
     @property
     def identity(self) -> dict[str, Any]:

@@ -31,37 +31,45 @@ class Finder:
         self._shared = shared
         self._get_server = get_server
 
-    def go_on(self, then: Then, request: Request, responder: Responder) -> Awaitable[None] | None:
-        """Go on with the server of a request, or refuse it; without a task where nothing is to be waited for."""
+    def find(self, request: Request) -> Hosted | Awaitable[Hosted | Refusal] | Refusal:
+        """Return the server of a request, or why there is none; awaitable where something is to be waited for."""
         try:
             server = self._get_server(request)
         except Exception:
             logger.exception("get_server failed")
-            refuse(FAILED, responder, self._shared.stats)
-            return None
+            return FAILED
         if isinstance(server, Server):
             hosted = self._shared.hosting.get(server)
             if hosted is not None:
-                return then(hosted)
-        return self._go_on_later(server, then, responder)
+                return hosted
+        return self._find_later(server)
 
-    async def _go_on_later(
-        self, server: Server | Awaitable[Server | None] | None, then: Then, responder: Responder
-    ) -> None:
+    async def _find_later(self, server: Server | Awaitable[Server | None] | None) -> Hosted | Refusal:
         shared = self._shared
         try:
             if not isinstance(server, Server) and inspect.isawaitable(server):
                 server = await server
             if server is None:
-                status = shared.options.no_server_status
-                refuse(Refusal(status, "no_server", "there is no server here"), responder, shared.stats)
-                return
+                return Refusal(shared.options.no_server_status, "no_server", "there is no server here")
             if not isinstance(server, Server):
                 raise TypeError(f"get_server gave {type(server).__name__}, expected a Server")
-            hosted = await shared.hosting.enter(server)
+            return await shared.hosting.enter(server)
         except Exception:
             logger.exception("the server of a request could not be found or started")
-            refuse(FAILED, responder, shared.stats)
+            return FAILED
+
+    def go_on(self, then: Then, request: Request, responder: Responder) -> Awaitable[None] | None:
+        """Go on with the server of a request, or refuse it; without a task where nothing is to be waited for."""
+        found = self.find(request)
+        if isinstance(found, Hosted):
+            return then(found)
+        return self.go_on_later(found, then, responder)
+
+    async def go_on_later(self, found: Awaitable[Hosted | Refusal] | Refusal, then: Then, responder: Responder) -> None:
+        """Go on when the server was found."""
+        hosted = found if isinstance(found, Refusal) else await found
+        if isinstance(hosted, Refusal):
+            refuse(hosted, responder, self._shared.stats)
             return
         waiting = then(hosted)
         if waiting is not None:

@@ -58,13 +58,8 @@ class Gate:
 
     def stranger(self, request: Request) -> Refusal | None:
         """Return why a request must not be looked at any further, or None."""
-        host = origin = None
-        for name, value in request.headers.raw:
-            if name == b"host":
-                host = value
-            elif name == b"origin":
-                origin = value
-        return self._rules.check(request.scheme, host, origin)
+        fields = request.headers.fields
+        return self._rules.check(request.scheme, fields.get(b"host"), fields.get(b"origin"))
 
     @property
     def asks(self) -> bool:

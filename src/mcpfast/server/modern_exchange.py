@@ -15,7 +15,7 @@ from ..jsonrpc import INTERNAL_ERROR, encode_error
 from ..jsonrpc import Request as RPCRequest
 from ..protocol.modern import CAPABILITIES_KEY, CLIENT_INFO_KEY
 from ..protocol.revisions import LATEST
-from .answer import Answer, Form
+from .answer import JSON_HEADERS, Answer, Form
 from .context import Context, Peer
 from .hosting import Hosted
 from .principal import Principal
@@ -35,54 +35,62 @@ def peer_of(meta: dict[str, Any], principal: Principal | None) -> Peer:
 
 
 class ModernExchange:
-    """One request being served. It is the Channel of its Context."""
+    """One request being served. It is the Channel of its Context, and waits for its answer by itself.
 
-    __slots__ = ("_answer", "_ctx", "_hosted", "_message", "_responder", "_shared")
+    The parts of a stream are made when one begins: most requests are answered before.
+    """
 
-    def __init__(
-        self,
-        shared: Shared,
-        hosted: Hosted,
-        message: RPCRequest,
-        peer: Peer,
-        form: Form,
-        request: Request,
-        responder: Responder,
-    ) -> None:
+    __slots__ = ("_answer", "_form", "_hosted", "_message", "_responder", "_shared")
+
+    def __init__(self, shared: Shared, hosted: Hosted, message: RPCRequest, form: Form, responder: Responder) -> None:
         self._shared = shared
         self._hosted = hosted
         self._message = message
+        self._form = form
         self._responder = responder
-        self._answer = Answer(shared, responder, form)
-        self._ctx = Context(
-            peer, self, request=request, request_id=message.id, params=message.params, state=hosted.state
-        )
+        self._answer: Answer | None = None
 
-    async def run(self) -> None:
+    async def run(self, peer: Peer, request: Request) -> None:
         """Serve the request."""
-        ctx, answer, load = self._ctx, self._answer, self._shared.load
-        load.in_flight += 1
-        answer.wait()
+        message, shared, hosted = self._message, self._shared, self._hosted
+        ctx = Context(peer, self, request=request, request_id=message.id, params=message.params, state=hosted.state)
+        shared.load.in_flight += 1
+        waits_in = shared.patience.add(self) if self._form is not Form.JSON else None
         try:
-            status, payload = await self._hosted.server.answer_modern(self._message, ctx)
+            status, payload = await hosted.server.answer_modern(message, ctx)
             ctx.is_done = True
-            await answer.finish(status, payload)
+            if self._answer is None and self._form is not Form.STREAM:
+                shared.stats.messages_out += 1
+                self._responder.respond(status, JSON_HEADERS, payload)
+            else:
+                await self._begun().finish(status, payload)
         except asyncio.CancelledError:
             # The client left, the server gives up its grace, or the handler awaited something that was cancelled.
             ctx.is_cancelled = ctx.is_done = True
-            answer.break_off(encode_error(self._message.id, INTERNAL_ERROR, "request was cancelled"))
+            self._begun().break_off(encode_error(message.id, INTERNAL_ERROR, "request was cancelled"))
             raise
         finally:
-            load.in_flight -= 1
-            answer.forget()
+            shared.load.in_flight -= 1
+            if waits_in is not None:
+                waits_in.pop(self, None)
+
+    def _begun(self) -> Answer:
+        """Return the answer as something that can become a stream."""
+        if self._answer is None:
+            self._answer = Answer(self._shared, self._responder, self._form)
+        return self._answer
+
+    def begin(self) -> None:
+        """Begin the stream, as the answer takes long: see :class:`~mcpfast.server.patience.Waiting`."""
+        self._begun().begin()
 
     # What its Context asks
 
     async def send(self, payload: bytes) -> None:
         if self._responder.is_ended:
             raise TransportClosed("the request was answered, or its client has left")
-        if self._answer.can_stream:
-            await self._answer.send(payload)
+        if self._form is not Form.JSON:
+            await self._begun().send(payload)
 
     async def call(self, method: str, params: dict[str, Any] | None, timeout: float) -> Any:
         raise RuntimeError(f"{LATEST} knows no requests from servers: answer with resultType input_required")

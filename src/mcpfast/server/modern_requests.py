@@ -78,14 +78,31 @@ class ModernRequests:
             return None
         shared.stats.messages_in += 1
 
-        def serve(hosted: Hosted) -> Awaitable[None] | None:
-            if message.method == LISTEN:
-                self._listen(hosted, message, responder)
-                return None
-            assert form is not None
-            return ModernExchange(shared, hosted, message, peer_of(meta, principal), form, request, responder).run()
+        hosted = self._finder.find(request)
+        if isinstance(hosted, Hosted):
+            return self._serve(hosted, message, meta, form, principal, request, responder)
 
-        return self._finder.go_on(serve, request, responder)
+        def serve(hosted: Hosted) -> Awaitable[None] | None:
+            return self._serve(hosted, message, meta, form, principal, request, responder)
+
+        return self._finder.go_on_later(hosted, serve, responder)
+
+    def _serve(
+        self,
+        hosted: Hosted,
+        message: RPCRequest,
+        meta: dict[str, Any],
+        form: Form | None,
+        principal: Principal | None,
+        request: Request,
+        responder: Responder,
+    ) -> Awaitable[None] | None:
+        if message.method == LISTEN:
+            self._listen(hosted, message, responder)
+            return None
+        assert form is not None
+        exchange = ModernExchange(self._shared, hosted, message, form, responder)
+        return exchange.run(peer_of(meta, principal), request)
 
     def _check(
         self, message: RPCRequest, size: int, takes: Takes, form: Form | None, request: Request

@@ -13,6 +13,7 @@ from .hosting import Hosting
 from .keepalive import KeepAlive
 from .load import PROCESS
 from .options import ServerOptions
+from .patience import Patience
 from .stats import Stats
 
 __all__ = ["Shared"]
@@ -41,6 +42,7 @@ class Shared:
             max_backlog_messages=options.max_backlog_messages, max_backlog_bytes=options.max_unsent_bytes
         )
         self._keepalive: KeepAlive | None = None
+        self._patience: Patience | None = None
         self._background: set[asyncio.Task[None]] = set()
         self._loop: asyncio.AbstractEventLoop | None = None
 
@@ -61,6 +63,13 @@ class Shared:
         if self._loop is None:
             self._loop = asyncio.get_running_loop()
         return self._loop
+
+    @property
+    def patience(self) -> Patience:
+        """The answers of Streamable HTTP that have not begun."""
+        if self._patience is None:
+            self._patience = Patience(self.options.stream_after_s, self.loop)
+        return self._patience
 
     @property
     def keepalive(self) -> KeepAlive:

@@ -7,7 +7,6 @@ and none for anything else. The table of the session's machine holds the Context
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -31,6 +30,7 @@ from ..protocol.sse_session import CANCELLED, FULL, PING, WAIT, SSESession, Verd
 from .context import Context, Peer
 from .hosting import Hosted
 from .pending import PendingRequests
+from .running import begin, start, stop
 from .shared import Shared
 from .stream import EventStream
 
@@ -176,21 +176,14 @@ class SSEServerSession:
     def _spawn(self, key: Any, ctx: Context, work: Coroutine[Any, Any, None]) -> None:
         self._machine.in_flight[key] = ctx
         self._shared.load.in_flight += 1
-        if sys.version_info >= (3, 12):
-            # At once: a handler that never waits then needs no turn of the loop.
-            task = asyncio.Task(work, loop=self._loop, eager_start=True)
-            if task.done():
-                return
-        else:
-            task = self._loop.create_task(work)
-        ctx.task = task
-        if ctx.is_cancelled:  # before it first waited
-            task.cancel()
+        start(work, self._loop)
 
     async def _serve(self, message: RPCRequest, ctx: Context) -> None:
         in_flight = self._machine.in_flight
         id = message.id
         try:
+            if not begin(ctx):
+                return
             try:
                 payload = await self._hosted.server.answer(message, ctx)
             except asyncio.CancelledError:
@@ -216,7 +209,8 @@ class SSEServerSession:
 
     async def _answer_later(self, id: Any, ctx: Context, payload: bytes) -> None:
         try:
-            await self._stream.send(payload)
+            if begin(ctx):
+                await self._stream.send(payload)
         except (asyncio.CancelledError, TransportClosed):
             return
         finally:
@@ -240,7 +234,8 @@ class SSEServerSession:
 
     async def _serve_notification(self, key: Any, message: Notification, ctx: Context) -> None:
         try:
-            await self._hosted.server.notified(message, ctx)
+            if begin(ctx):
+                await self._hosted.server.notified(message, ctx)
         except asyncio.CancelledError:
             return
         finally:
@@ -254,7 +249,7 @@ class SSEServerSession:
             return
         ctx = self._machine.answered(id)
         if ctx is not None:
-            _stop(ctx)
+            stop(ctx)
 
     def _stream_closed(self, reason: str) -> None:
         self._machine.close()
@@ -262,7 +257,7 @@ class SSEServerSession:
         self._machine.in_flight.clear()
         for ctx in running:
             if ctx is not None:
-                _stop(ctx)
+                stop(ctx)
         if self._pending is not None:
             self._pending.fail(TransportClosed("the client has left"))
         assert self.peer.session_id is not None
@@ -286,9 +281,3 @@ class SSEServerSession:
 
     def close_stream(self, retry_ms: int | None) -> None:
         raise RuntimeError("a stream of HTTP+SSE cannot be taken up again, so close_stream() would end the session")
-
-
-def _stop(ctx: Context) -> None:
-    ctx.is_cancelled = ctx.is_done = True
-    if ctx.task is not None:
-        ctx.task.cancel()

@@ -135,7 +135,7 @@ class StreamableHTTPHandler:
     # POST
 
     def _post(self, principal: Principal | None, request: Request, responder: Responder) -> Awaitable[None] | None:
-        content_type = request.headers.find(b"content-type")
+        content_type = request.headers.fields.get(b"content-type")
         if content_type != b"application/json" and not is_json(content_type):
             self._refuse(WRONG_TYPE, responder)
             return None
@@ -175,7 +175,7 @@ class StreamableHTTPHandler:
             # Anything else may be what something that still runs waits for.
             self._refuse(STOPPING, responder)
             return None
-        fields = dict(request.headers.raw)
+        fields = request.headers.fields
         if is_modern(fields.get(VERSION_HEADER), message):
             return self._modern.receive(message, len(body), fields, principal, takes, request, responder)
         return self._sessions.receive(message, len(body), principal, takes, request, responder)

@@ -9,7 +9,6 @@ A session without an id serves a single POST, for servers without sessions. Nobo
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections.abc import Callable, Coroutine
 from typing import Any, NamedTuple
 
@@ -27,12 +26,12 @@ from .context import Context, Peer
 from .gate import refuse
 from .hosting import Hosted
 from .pending import PendingRequests
+from .running import begin, start, stop
 from .session_streams import SessionStreams
 from .shared import Shared
 
 __all__ = ["StreamableSession"]
 
-_EAGER: dict[str, Any] = {"eager_start": True} if sys.version_info >= (3, 12) else {}
 REQUEST_CANCELLED = -32800
 
 
@@ -105,10 +104,10 @@ class StreamableSession:
             self._deadline.cancel()
         for id, stream in list(machine.in_flight.items()):
             running: Running = stream.owed[id]
-            _stop(running.ctx)
+            stop(running.ctx)
             running.post.answer.break_off(encode_error(id, INTERNAL_ERROR, refusal.message), refusal.status)
         for ctx in list(self._notified_now.values()):
-            _stop(ctx)
+            stop(ctx)
         self.streams.close(reason)
         machine.in_flight.clear()
         if self._pending is not None:
@@ -184,7 +183,7 @@ class StreamableSession:
                 ctx = Context(self.peer, self, request=request, params=message.params, state=self._hosted.state)
                 key = object()
                 self._notified_now[key] = ctx
-                self._run(ctx, self._serve_notification(key, message, ctx))
+                self._run(self._serve_notification(key, message, ctx))
         elif self._pending is not None:
             assert isinstance(message, (Response, ErrorResponse))
             self._pending.settle(message)
@@ -208,19 +207,16 @@ class StreamableSession:
             state=self._hosted.state,
         )
         post.stream.owed[message.id] = Running(ctx, post)
-        self._run(ctx, self._serve(message, ctx, post, payload))
+        self._run(self._serve(message, ctx, post, payload))
 
-    def _run(self, ctx: Context, work: Coroutine[Any, Any, None]) -> None:
+    def _run(self, work: Coroutine[Any, Any, None]) -> None:
         self._shared.load.in_flight += 1
-        task = asyncio.Task(work, loop=self._shared.loop, **_EAGER)
-        if task.done():
-            return
-        ctx.task = task
-        if ctx.is_cancelled:  # before it first waited
-            task.cancel()
+        start(work, self._shared.loop)
 
     async def _serve(self, message: RPCRequest, ctx: Context, post: Post, payload: bytes | None) -> None:
         try:
+            if not begin(ctx):
+                return
             if payload is None:
                 try:
                     payload = await self._hosted.server.answer(message, ctx)
@@ -270,7 +266,7 @@ class StreamableSession:
         if running.ctx.is_done:
             return
         self.machine.settle(id)
-        _stop(running.ctx)
+        stop(running.ctx)
         if not stream.is_done:
             return
         post = running.post
@@ -283,7 +279,8 @@ class StreamableSession:
 
     async def _serve_notification(self, key: object, message: Notification, ctx: Context) -> None:
         try:
-            await self._hosted.server.notified(message, ctx)
+            if begin(ctx):
+                await self._hosted.server.notified(message, ctx)
         except asyncio.CancelledError:
             return
         finally:
@@ -365,9 +362,3 @@ class Running(NamedTuple):
 
     ctx: Context
     post: Post
-
-
-def _stop(ctx: Context) -> None:
-    ctx.is_cancelled = ctx.is_done = True
-    if ctx.task is not None:
-        ctx.task.cancel()
