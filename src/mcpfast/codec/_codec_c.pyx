@@ -66,12 +66,15 @@ cdef struct Builder:
     char *start           # of the bytes inside it
     Py_ssize_t size       # bytes filled so far
     Py_ssize_t capacity
+    Py_ssize_t expected   # size of the last object handed over, up to MAX_EXPECTED: the next may be like it
     bint ascii            # store is a str, and all bytes are ASCII so far; else it is bytes
 
 cdef enum:
     # Up to here a builder copies its content out and keeps its memory for the next; above, it hands over the
     # object itself. So this is also all that an idle builder holds.
     KEPT_CAPACITY = 1024
+    # How much may be set aside at once for what is only expected. It is not touched before it is needed.
+    MAX_EXPECTED = 4194304
 
 
 cdef int builder_resize(Builder *self, Py_ssize_t capacity) except -1:
@@ -97,11 +100,16 @@ cdef int builder_resize(Builder *self, Py_ssize_t capacity) except -1:
 
 cdef int builder_reserve(Builder *self, Py_ssize_t more) except -1:
     """Make room for ``more`` bytes, at least doubling, so that growing costs linear time."""
+    cdef Py_ssize_t capacity
     if more <= self.capacity - self.size:
         return 0
     if more > PY_SSIZE_T_MAX // 4 - self.size:
         raise MemoryError
-    return builder_resize(self, max(2 * self.capacity, self.size + more, <Py_ssize_t>KEPT_CAPACITY))
+    capacity = max(2 * self.capacity, self.size + more, <Py_ssize_t>KEPT_CAPACITY)
+    if KEPT_CAPACITY < capacity < self.expected:
+        # Growing step by step would copy it all again, and makes malloc map fresh pages for each event.
+        capacity = self.expected
+    return builder_resize(self, capacity)
 
 
 cdef int builder_add(Builder *self, const char *p, Py_ssize_t n) except -1:
@@ -122,6 +130,7 @@ cdef int builder_add(Builder *self, const char *p, Py_ssize_t n) except -1:
         builder_resize(&wider, self.capacity)
         memcpy(wider.start, self.start, self.size)
         wider.size = self.size
+        wider.expected = self.expected
         builder_drop(self)
         self[0] = wider
     memcpy(self.start + self.size, p, n)
@@ -143,6 +152,7 @@ cdef object builder_take(Builder *self):
         return PyBytes_FromStringAndSize(self.start, size)
     self.store = NULL
     self.size = self.capacity = 0
+    self.expected = min(size, <Py_ssize_t>MAX_EXPECTED)
     if self.ascii:
         try:
             PyUnicode_Resize(&store, size)
