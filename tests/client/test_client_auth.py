@@ -87,7 +87,7 @@ def refreshing(library: Any, token_url: str, *, give_up_after: int = 1) -> Any:
 
 async def test_basic_auth_is_put_on_every_request(anyio_backend: Any, library: Any) -> None:
     async with ScriptedServer(SSEScript()) as server:
-        async with connect(server.url, auth=library.BasicAuth("user", "pass")) as client:
+        async with connect(server.url, "sse", auth=library.BasicAuth("user", "pass")) as client:
             await client.request("x")
         assert {r.header("authorization") for r in server.requests} == {"Basic dXNlcjpwYXNz"}
         assert {r.header("x-other") for r in server.requests} == {None}
@@ -99,7 +99,7 @@ async def test_headers_and_header_func_go_along_with_auth(anyio_backend: Any, li
 
     async with ScriptedServer(SSEScript()) as server:
         auth = library.BasicAuth("user", "pass")
-        async with connect(server.url, auth=auth, headers={"X-Fixed": "h"}, header_func=header_func) as client:
+        async with connect(server.url, "sse", auth=auth, headers={"X-Fixed": "h"}, header_func=header_func) as client:
             await client.request("x", headers={"X-Call": "c"})
         received = server.requests[-1]
         assert [received.header(name) for name in ("x-fixed", "x-func", "x-call")] == ["h", "f", "c"]
@@ -112,7 +112,7 @@ async def test_a_flow_may_fetch_a_token_and_have_the_request_sent_again(anyio_ba
     guard = Guard(SSEScript(), "fresh")
     async with ScriptedServer(guard) as server:
         auth = refreshing(library, f"{server.origin}/token")
-        async with connect(server.url, auth=auth) as client:
+        async with connect(server.url, "sse", auth=auth) as client:
             assert await client.request("x") == {"method": "x", "params": None}
             await asyncio.gather(*[client.request("y") for _ in range(5)])
             guard.token = "newer"
@@ -128,7 +128,7 @@ async def test_a_refusal_in_spite_of_a_new_token_reaches_the_caller(anyio_backen
         auth = refreshing(library, f"{server.origin}/nowhere")  # gives 401's body as token
 
         with pytest.raises(AuthorizationRequired) as caught:
-            await connect(server.url, auth=auth).__aenter__()
+            await connect(server.url, "sse", auth=auth).__aenter__()
         assert caught.value.auth is auth
         assert caught.value.challenge == 'Bearer error="invalid_token"'
         assert caught.value.body == b"who are you"
@@ -147,7 +147,7 @@ async def test_a_flow_without_end_is_stopped(anyio_backend: Any, library: Any) -
                     yield request
 
         with pytest.raises(ProtocolError, match=r"GET .* 4 times"):
-            await connect(server.url, auth=Stubborn()).__aenter__()
+            await connect(server.url, "sse", auth=Stubborn()).__aenter__()
         assert guard.refused == 3
 
         class Chatty(library.Auth):  # type: ignore[misc, name-defined]
@@ -157,14 +157,14 @@ async def test_a_flow_without_end_is_stopped(anyio_backend: Any, library: Any) -
                     yield library.Request("GET", f"{server.origin}/token")
 
         with pytest.raises(ProtocolError, match="21 requests of its own"):
-            await connect(server.url, auth=Chatty()).__aenter__()
+            await connect(server.url, "sse", auth=Chatty()).__aenter__()
 
         class Silent(library.Auth):  # type: ignore[misc, name-defined]
             def auth_flow(self, request: Any) -> Any:
                 yield library.Request("GET", f"{server.origin}/token")
 
         with pytest.raises(ProtocolError, match="without sending"):
-            await connect(server.url, auth=Silent()).__aenter__()
+            await connect(server.url, "sse", auth=Silent()).__aenter__()
 
 
 async def test_what_a_flow_raises_reaches_the_caller(anyio_backend: Any, library: Any) -> None:
@@ -175,7 +175,7 @@ async def test_what_a_flow_raises_reaches_the_caller(anyio_backend: Any, library
 
     async with ScriptedServer(SSEScript()) as server:
         with pytest.raises(LookupError, match="no login"):
-            await connect(server.url, auth=Broken()).__aenter__()
+            await connect(server.url, "sse", auth=Broken()).__aenter__()
         assert server.requests == []
 
 
@@ -189,14 +189,14 @@ async def test_credentials_of_auth_do_not_follow_a_redirect_elsewhere(anyio_back
 
         async with ScriptedServer(script) as server:
             with pytest.raises(HTTPStatusError, match="another origin"):
-                await connect(server.url, auth=library.BasicAuth("user", "pass")).__aenter__()
+                await connect(server.url, "sse", auth=library.BasicAuth("user", "pass")).__aenter__()
         assert other.requests == []
 
 
 async def test_auth_works_over_the_users_own_client(anyio_backend: Any, library: Any) -> None:
     async with ScriptedServer(SSEScript()) as server, library.AsyncClient(trust_env=False, verify=False) as http_client:
         auth = library.BasicAuth("user", "pass")
-        async with connect(server.url, auth=auth, http_client=http_client) as client:
+        async with connect(server.url, "sse", auth=auth, http_client=http_client) as client:
             await client.request("x")
         assert {r.header("authorization") for r in server.requests} == {"Basic dXNlcjpwYXNz"}
 
@@ -219,7 +219,7 @@ async def test_a_call_that_is_cancelled_ends_its_flow(anyio_backend: Any, librar
         return False
 
     script = SSEScript(on_post=on_post)
-    async with ScriptedServer(script) as server, connect(server.url, auth=Watched()) as client:
+    async with ScriptedServer(script) as server, connect(server.url, "sse", auth=Watched()) as client:
         task = asyncio.ensure_future(client.request("slow"))
         await script.until(lambda: "slow" in script.methods())
         task.cancel()

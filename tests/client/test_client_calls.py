@@ -18,7 +18,6 @@ from mcpfast.errors import (
     AuthorizationRequired,
     EventTooLarge,
     HTTPStatusError,
-    MCPFastError,
     ProtocolError,
     RequestTimeout,
     RPCError,
@@ -87,20 +86,21 @@ async def test_without_a_transport_named_an_sse_server_is_reached(anyio_backend:
         assert await client.request("x") == {"method": "x", "params": None}
 
 
-def test_a_transport_that_is_not_there_is_refused_at_once() -> None:
-    for name in ("http", "streamable-http"):
-        with pytest.raises(MCPFastError, match="not in this version"):
-            connect("http://a.test/", name)
+def test_arguments_that_are_wrong_are_refused_at_once() -> None:
     with pytest.raises(ValueError, match="'carrier-pigeon'"):
         connect("http://a.test/", "carrier-pigeon")
     with pytest.raises(ValueError, match="url"):
         connect("a.test")
+    with pytest.raises(ValueError, match="'2020-01-01' is not known"):
+        connect("http://a.test/", protocol_version="2020-01-01")
+    with pytest.raises(ValueError, match="needs transport"):
+        connect("http://a.test/", handshake=False)
 
 
 async def test_a_revision_without_handshake_is_refused(anyio_backend: Any) -> None:
     async with ScriptedServer(SSEScript()) as server:
         with pytest.raises(ValueError, match="no initialize"):
-            await connect(server.url, protocol_version="2026-07-28").__aenter__()
+            await connect(server.url, "sse", protocol_version="2026-07-28").__aenter__()
         await server.until(lambda: server.open_connections == 0)
 
 
@@ -118,7 +118,7 @@ async def test_a_server_that_answers_initialize_with_nonsense_is_refused(anyio_b
     tasks = asyncio.all_tasks()
     async with ScriptedServer(script) as server:
         with pytest.raises(ProtocolError, match=r"protocolVersion|protocol version"):
-            await connect(server.url).__aenter__()
+            await connect(server.url, "sse").__aenter__()
         await server.until(lambda: server.open_connections == 0)
     assert asyncio.all_tasks() == tasks
 
@@ -132,7 +132,7 @@ async def test_what_the_server_says_of_itself_may_be_missing_or_odd(anyio_backen
         return True
 
     script = SSEScript(on_post=on_post)
-    async with ScriptedServer(script) as server, connect(server.url) as client:
+    async with ScriptedServer(script) as server, connect(server.url, "sse") as client:
         assert client.protocol_version == "2024-11-05"
         assert (client.server_info, client.server_capabilities, client.instructions) == ({}, {}, None)
 
@@ -146,7 +146,7 @@ async def test_an_error_to_initialize_is_raised_and_leaves_nothing(anyio_backend
     script = SSEScript(on_post=on_post)
     async with ScriptedServer(script) as server:
         with pytest.raises(RPCError, match="no"):
-            await connect(server.url).__aenter__()
+            await connect(server.url, "sse").__aenter__()
         await server.until(lambda: server.open_connections == 0)
 
 
@@ -154,7 +154,7 @@ async def test_initialize_is_never_cancelled(anyio_backend: Any) -> None:
     """L25-C-06, and the same holds for 2024-11-05."""
     script = SSEScript(on_post=silent_to("initialize"))
     async with ScriptedServer(script) as server:
-        task = asyncio.ensure_future(connect(server.url).__aenter__())
+        task = asyncio.ensure_future(connect(server.url, "sse").__aenter__())
         await script.until(lambda: script.posts)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -168,7 +168,7 @@ async def test_initialize_is_never_cancelled(anyio_backend: Any) -> None:
 
 async def test_many_calls_at_once_get_each_their_own_answer(anyio_backend: Any) -> None:
     script = SSEScript()
-    async with ScriptedServer(script) as server, connect(server.url) as client:
+    async with ScriptedServer(script) as server, connect(server.url, "sse") as client:
         answers = await asyncio.gather(*[client.request("x", {"n": n}) for n in range(200)])
         assert [answer["params"]["n"] for answer in answers] == list(range(200))
         ids = [post["id"] for post in script.posts if "id" in post]
@@ -185,7 +185,7 @@ async def test_an_error_answer_is_raised_with_code_message_and_data(anyio_backen
         return True
 
     script = SSEScript(on_post=on_post)
-    async with ScriptedServer(script) as server, connect(server.url) as client:
+    async with ScriptedServer(script) as server, connect(server.url, "sse") as client:
         with pytest.raises(RPCError) as caught:
             await client.request("bad")
         assert (caught.value.code, caught.value.message, caught.value.data) == (-32001, "not today", {"why": 1})
@@ -219,7 +219,7 @@ async def test_http_refusals_reach_their_call_at_once_and_the_session_goes_on(an
             answer()
         return answer is not None
 
-    async with ScriptedServer(SSEScript(on_post=on_post)) as server, connect(server.url) as client:
+    async with ScriptedServer(SSEScript(on_post=on_post)) as server, connect(server.url, "sse") as client:
         expected: list[tuple[str, type[Exception], str]] = [
             ("500", HTTPStatusError, "status 500: boom"),
             ("403", AuthorizationRequired, "status 403"),
@@ -239,7 +239,7 @@ async def test_http_refusals_reach_their_call_at_once_and_the_session_goes_on(an
 
 async def test_a_call_has_a_time_limit_which_is_named_and_the_server_is_told(anyio_backend: Any) -> None:
     script = SSEScript(on_post=silent_to("slow"))
-    async with ScriptedServer(script) as server, connect(server.url) as client:
+    async with ScriptedServer(script) as server, connect(server.url, "sse") as client:
         with pytest.raises(RequestTimeout, match=r"'slow' was not answered within 0\.2 s") as caught:
             await client.request("slow", timeout=0.2)
         assert isinstance(caught.value, TimeoutError)
@@ -257,7 +257,7 @@ async def test_a_cancelled_call_tells_the_server_and_a_late_answer_is_dropped(
 ) -> None:
     caplog.set_level(logging.INFO)
     script = SSEScript(on_post=silent_to("slow"))
-    async with ScriptedServer(script) as server, connect(server.url) as client:
+    async with ScriptedServer(script) as server, connect(server.url, "sse") as client:
         task = asyncio.ensure_future(client.request("slow"))
         await script.until(lambda: "slow" in script.methods())
         task.cancel()
@@ -271,7 +271,7 @@ async def test_a_cancelled_call_tells_the_server_and_a_late_answer_is_dropped(
 
 @pytest.mark.parametrize("turns", range(10))
 async def test_cancelling_a_call_at_any_await_leaves_nothing(anyio_backend: Any, turns: int) -> None:
-    async with ScriptedServer(SSEScript()) as server, connect(server.url) as client:
+    async with ScriptedServer(SSEScript()) as server, connect(server.url, "sse") as client:
         task = asyncio.ensure_future(client.request("x"))
         for _ in range(turns):
             await asyncio.sleep(0)
@@ -296,7 +296,7 @@ async def test_an_answer_that_overtakes_the_answer_to_its_post_ends_the_call(any
         return True
 
     script = SSEScript(on_post=on_post)
-    async with ScriptedServer(script) as server, connect(server.url) as client:
+    async with ScriptedServer(script) as server, connect(server.url, "sse") as client:
         assert await asyncio.wait_for(client.request("x"), WAIT_S) is not None
         answered.set()
         assert await client.request("y") is not None
@@ -313,7 +313,7 @@ async def test_an_id_of_the_wrong_type_fails_the_call_at_once(anyio_backend: Any
         return True
 
     script = SSEScript(on_post=on_post)
-    async with ScriptedServer(script) as server, connect(server.url) as client:
+    async with ScriptedServer(script) as server, connect(server.url, "sse") as client:
         with pytest.raises(ProtocolError, match="id as a string"):
             await asyncio.wait_for(client.request("x"), WAIT_S)
 
@@ -327,7 +327,7 @@ async def test_answers_with_other_ids_settle_no_call(anyio_backend: Any, wrong: 
         return False
 
     script = SSEScript(on_post=on_post)
-    async with ScriptedServer(script) as server, connect(server.url) as client:
+    async with ScriptedServer(script) as server, connect(server.url, "sse") as client:
         assert await client.request("x") == {"method": "x", "params": None}
 
 
@@ -342,7 +342,7 @@ async def test_a_second_answer_is_dropped(anyio_backend: Any) -> None:
         return False
 
     script = SSEScript(on_post=on_post)
-    async with ScriptedServer(script) as server, connect(server.url) as client:
+    async with ScriptedServer(script) as server, connect(server.url, "sse") as client:
         for _ in range(3):
             assert await client.request("x") == {"method": "x", "params": None}
 
@@ -356,7 +356,7 @@ async def test_an_answer_that_is_malformed_fails_its_call(anyio_backend: Any) ->
         return False
 
     script = SSEScript(on_post=on_post)
-    async with ScriptedServer(script) as server, connect(server.url) as client:
+    async with ScriptedServer(script) as server, connect(server.url, "sse") as client:
         with pytest.raises(ProtocolError, match="error"):
             await asyncio.wait_for(client.request("x"), WAIT_S)
 
@@ -367,7 +367,7 @@ async def test_a_bad_message_is_logged_once_without_its_text(
     """A15"""
     caplog.set_level(logging.WARNING)
     script = SSEScript()
-    async with ScriptedServer(script) as server, connect(server.url) as client:
+    async with ScriptedServer(script) as server, connect(server.url, "sse") as client:
         script.send_raw(b"data: {secret\n\n")
         assert await client.request("x") is not None
         assert len(caplog.records) == 1
@@ -375,7 +375,7 @@ async def test_a_bad_message_is_logged_once_without_its_text(
 
 
 async def test_headers_may_be_given_for_one_call(anyio_backend: Any) -> None:
-    async with ScriptedServer(SSEScript()) as server, connect(server.url, headers={"X-A": "all"}) as client:
+    async with ScriptedServer(SSEScript()) as server, connect(server.url, "sse", headers={"X-A": "all"}) as client:
         await client.request("x", headers={"X-A": "one", "X-B": "b"})
         await client.notify("notifications/y", headers={"X-B": "c"})
         await client.request("z")
@@ -390,7 +390,7 @@ async def test_headers_may_be_given_for_one_call(anyio_backend: Any) -> None:
 
 async def test_arguments_that_cannot_be_json_are_refused_unsent(anyio_backend: Any) -> None:
     script = SSEScript()
-    async with ScriptedServer(script) as server, connect(server.url) as client:
+    async with ScriptedServer(script) as server, connect(server.url, "sse") as client:
         sent = len(script.posts)
         with pytest.raises(ProtocolError):
             await client.request("x", {"a": object()})
@@ -426,7 +426,7 @@ async def test_progress_reaches_its_call_in_order(anyio_backend: Any) -> None:
         await asyncio.sleep(0)
         slow.append(progress)
 
-    async with ScriptedServer(script) as server, connect(server.url) as client:
+    async with ScriptedServer(script) as server, connect(server.url, "sse") as client:
         params = {"a": 1, "_meta": {"k": 2}}
         await client.request("x", params, on_progress=lambda *progress: seen.append(progress))
         assert seen == [(1, 4, "one"), (2.5, None, None), (4, 4, None)]
@@ -457,7 +457,7 @@ async def test_notifications_reach_plain_and_async_handlers_in_order(anyio_backe
         seen.append(notification)
         raise RuntimeError("handler's own trouble")
 
-    async with ScriptedServer(script) as server, connect(server.url, on_notification=plain) as client:
+    async with ScriptedServer(script) as server, connect(server.url, "sse", on_notification=plain) as client:
         script.send({"jsonrpc": "2.0", "method": "early", "params": {"a": 1}})
         assert await client.request("x") is not None
         assert seen == [Notification("early", {"a": 1})]
@@ -488,7 +488,7 @@ async def test_a_slow_handler_holds_the_server_back_but_never_an_answer(
         await go_on.wait()
         seen += 1
 
-    async with ScriptedServer(script) as server, connect(server.url, on_notification=slow) as client:
+    async with ScriptedServer(script) as server, connect(server.url, "sse", on_notification=slow) as client:
         for _ in range(12):
             script.send({"jsonrpc": "2.0", "method": "n"})
         await until(lambda: client._session._is_paused)
@@ -515,7 +515,7 @@ async def test_a_handler_may_call_the_server(anyio_backend: Any) -> None:
         answers.append(await client.request("from the handler"))
         done.set()
 
-    async with ScriptedServer(script) as server, connect(server.url, on_notification=handler) as client:
+    async with ScriptedServer(script) as server, connect(server.url, "sse", on_notification=handler) as client:
         script.send({"jsonrpc": "2.0", "method": "n"})
         await asyncio.wait_for(done.wait(), WAIT_S)
         assert answers == [{"method": "from the handler", "params": None}]
@@ -541,7 +541,7 @@ async def test_the_servers_requests_are_answered(anyio_backend: Any) -> None:
             return object()
         raise RuntimeError("secret")
 
-    async with ScriptedServer(script) as server, connect(server.url, on_request=handler) as client:
+    async with ScriptedServer(script) as server, connect(server.url, "sse", on_request=handler) as client:
         for number, method in enumerate(("roots/list", "own/error", "own/bug", "own/odd", "ping")):
             script.send({"jsonrpc": "2.0", "id": f"s{number}", "method": method, "params": {"a": 1}})
         script.send({"jsonrpc": "2.0", "id": 1, "method": "ping"})
@@ -560,7 +560,7 @@ async def test_the_servers_requests_are_answered(anyio_backend: Any) -> None:
 
 async def test_requests_nobody_handles_are_refused_politely(anyio_backend: Any) -> None:
     script = SSEScript()
-    async with ScriptedServer(script) as server, connect(server.url):
+    async with ScriptedServer(script) as server, connect(server.url, "sse"):
         script.send({"jsonrpc": "2.0", "id": 5, "method": "sampling/createMessage"})
         await script.until(lambda: 5 in answers_of(script))
         assert answers_of(script)[5]["code"] == -32601
@@ -577,7 +577,7 @@ async def test_a_request_the_server_cancels_is_cancelled_and_not_answered(anyio_
         finally:
             cancelled.set()
 
-    async with ScriptedServer(script) as server, connect(server.url, on_request=handler) as client:
+    async with ScriptedServer(script) as server, connect(server.url, "sse", on_request=handler) as client:
         script.send({"jsonrpc": "2.0", "id": 1, "method": "slow"})
         await asyncio.wait_for(started.wait(), WAIT_S)
         for wrong in (True, 1.0, "1", None, [1]):
@@ -605,7 +605,7 @@ async def test_a_flood_of_requests_is_bounded(anyio_backend: Any, monkeypatch: p
         running -= 1
         return {}
 
-    async with ScriptedServer(script) as server, connect(server.url, on_request=handler):
+    async with ScriptedServer(script) as server, connect(server.url, "sse", on_request=handler):
         for number in range(50):
             script.send({"jsonrpc": "2.0", "id": number, "method": "slow"})
         script.send({"jsonrpc": "2.0", "id": 0, "method": "slow"})  # a second one with this id
@@ -625,7 +625,7 @@ async def test_answers_that_pile_up_hold_the_server_back(anyio_backend: Any, mon
         return False
 
     script = SSEScript(on_post=on_post)
-    async with ScriptedServer(script) as server, connect(server.url) as client:
+    async with ScriptedServer(script) as server, connect(server.url, "sse") as client:
         for number in range(200):
             script.send({"jsonrpc": "2.0", "id": number, "method": "ping"})
             if number % 5 == 0:
@@ -643,7 +643,7 @@ async def test_answers_that_pile_up_hold_the_server_back(anyio_backend: Any, mon
 async def test_the_end_of_the_stream_fails_what_waits_with_its_cause(anyio_backend: Any) -> None:
     """H24-C-03"""
     script = SSEScript(on_post=silent_to("slow"))
-    async with ScriptedServer(script) as server, connect(server.url) as client:
+    async with ScriptedServer(script) as server, connect(server.url, "sse") as client:
         waiting = asyncio.gather(*[client.request("slow") for _ in range(3)], return_exceptions=True)
         await script.until(lambda: script.methods().count("slow") == 3)
         script.streams[0].abort()
@@ -659,7 +659,7 @@ async def test_the_end_of_the_stream_fails_what_waits_with_its_cause(anyio_backe
 
 async def test_a_gigantic_event_ends_the_session_and_names_the_limit(anyio_backend: Any) -> None:
     script = SSEScript(on_post=silent_to("big"))
-    async with ScriptedServer(script) as server, connect(server.url, max_event_bytes=10_000) as client:
+    async with ScriptedServer(script) as server, connect(server.url, "sse", max_event_bytes=10_000) as client:
         asking = asyncio.ensure_future(client.request("big"))
         await script.until(lambda: "big" in script.methods())
         script.send_raw(b"data: " + b"x" * 20_000)
@@ -681,7 +681,7 @@ async def test_closing_fails_what_waits_and_stops_handlers(anyio_backend: Any) -
 
     tasks = asyncio.all_tasks()
     async with ScriptedServer(script) as server:
-        client = await connect(server.url, on_notification=forever, on_request=forever).__aenter__()
+        client = await connect(server.url, "sse", on_notification=forever, on_request=forever).__aenter__()
         asking = asyncio.ensure_future(client.request("slow"))
         script.send({"jsonrpc": "2.0", "method": "n"})
         script.send({"jsonrpc": "2.0", "id": 1, "method": "r"})
@@ -708,7 +708,7 @@ async def test_a_handler_may_close_the_client(anyio_backend: Any) -> None:
     for kind in ("on_notification", "on_request"):
         closed.clear()
         options: Any = {kind: handler}
-        async with ScriptedServer(script) as server, connect(server.url, **options) as client:
+        async with ScriptedServer(script) as server, connect(server.url, "sse", **options) as client:
             script.send({"jsonrpc": "2.0", "method": "n"} | ({"id": 1} if kind == "on_request" else {}))
             await asyncio.wait_for(closed.wait(), WAIT_S)
             await server.until(lambda server=server: server.open_connections == 0)

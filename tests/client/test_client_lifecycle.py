@@ -26,7 +26,7 @@ def open_files() -> int:
 
 
 def cm_of(kind: str, server: ScriptedServer) -> Any:
-    return connect(server.url) if kind == "client" else SSEClientTransport(server.url)
+    return connect(server.url, "sse") if kind == "client" else SSEClientTransport(server.url)
 
 
 @pytest.mark.parametrize("kind", ["client", "transport"])
@@ -52,7 +52,7 @@ async def test_closing_may_be_repeated_and_raced(anyio_backend: Any, kind: str) 
 async def test_a_close_that_is_cancelled_still_closes(anyio_backend: Any, turns: int) -> None:
     tasks = asyncio.all_tasks()
     async with ScriptedServer(SSEScript()) as server:
-        client = await connect(server.url).__aenter__()
+        client = await connect(server.url, "sse").__aenter__()
         closing = asyncio.ensure_future(client.close())
         for _ in range(turns + 1):
             await asyncio.sleep(0)
@@ -91,7 +91,7 @@ async def test_dropping_the_last_reference_closes_it_quietly(
 async def test_a_client_in_use_by_a_call_is_not_dropped(anyio_backend: Any) -> None:
     script = SSEScript(answers=True)
     async with ScriptedServer(script) as server:
-        client = await connect(server.url).__aenter__()
+        client = await connect(server.url, "sse").__aenter__()
         asking = asyncio.ensure_future(client.request("x"))
         del client
         gc.collect()
@@ -101,13 +101,13 @@ async def test_a_client_in_use_by_a_call_is_not_dropped(anyio_backend: Any) -> N
 async def test_nothing_grows_with_connections_made_and_closed(anyio_backend: Any) -> None:
     async with ScriptedServer(SSEScript()) as server:
         for _ in range(3):
-            async with connect(server.url) as client:
+            async with connect(server.url, "sse") as client:
                 await client.request("x")
         fds = open_files()
         gc.collect()
         objects = len(gc.get_objects())
         for _ in range(30):
-            async with connect(server.url) as client:
+            async with connect(server.url, "sse") as client:
                 await client.request("x")
         await server.until(lambda: server.open_connections == 0)
         server.peers.clear()
@@ -128,7 +128,7 @@ url, how, loop = sys.argv[1:]
 kept = []
 
 async def main():
-    client = await connect(url).__aenter__()
+    client = await connect(url, "sse").__aenter__()
     await client.request("x")
     connection = await SSEClientTransport(url).connect()
     if how == "waiting":

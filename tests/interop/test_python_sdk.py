@@ -53,7 +53,7 @@ async def call(client: Any, name: str, arguments: dict[str, Any] | None = None, 
 async def test_our_client_with_the_sdks_server(anyio_backend: Any, sdk_url: str) -> None:
     """A13 to A17, H24-C-01 to -03"""
     seen: list[Notification] = []
-    async with connect(sdk_url, on_notification=seen.append) as client:
+    async with connect(sdk_url, "sse", on_notification=seen.append) as client:
         assert client.server_info["name"] == "python-sdk"
         assert client.instructions == "be kind"
         assert client.protocol_version == "2025-11-25"
@@ -94,14 +94,14 @@ async def test_our_client_over_httpx_clients_with_the_sdks_server(anyio_backend:
     for name in ("httpx", "httpx2"):
         library = importlib.import_module(name)
         http_client = library.AsyncClient(trust_env=False)
-        async with http_client, connect(sdk_url, http_client=http_client) as client:
+        async with http_client, connect(sdk_url, "sse", http_client=http_client) as client:
             result = await call(client, "big", {"characters": 1_000_000})
             assert len(result["content"][0]["text"]) == 1_000_000
 
 
 async def test_the_sdks_server_refuses_a_strange_host_and_we_say_so(anyio_backend: Any, sdk_url: str) -> None:
     with pytest.raises(HTTPStatusError, match="421"):
-        await connect(sdk_url, headers={"Host": "evil.test"}).__aenter__()
+        await connect(sdk_url, "sse", headers={"Host": "evil.test"}).__aenter__()
 
 
 def make_server() -> Server:

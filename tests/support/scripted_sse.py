@@ -7,7 +7,7 @@
         await script.until_open()
         script.send({"jsonrpc": "2.0", "method": "notifications/x"})
 
-Each POST is kept in ``posts`` and answered with 202, and a request among them with a result over the
+Each POST to the endpoint is kept in ``posts`` and answered with 202, and a request among them with a result over the
 stream; ``on_post`` may do otherwise.
 """
 
@@ -55,6 +55,9 @@ class SSEScript:
                 self._changed.set()
                 await peer.until_left()
                 return
+            if received.target == "/sse":
+                peer.respond(405)  # as servers do that know GET alone there: a client looked for a newer revision
+                continue
             message = json.loads(received.body)
             self.posts.append(message)
             self._changed.set()

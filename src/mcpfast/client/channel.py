@@ -47,6 +47,11 @@ class Post(Protocol):
         """Want the answer to it no more, in the way of the transport: the server may have to be told by a
         notification besides. ``on_sent`` is not called any more. Repeatable."""
 
+    def pause(self) -> None:
+        """Read no more of its answer for now, where answers come one by one."""
+
+    def resume(self) -> None: ...
+
     def leave(self) -> None:
         """Have no more interest in its fate, which is known by other means; it may still arrive."""
 
@@ -55,6 +60,17 @@ class Channel(Protocol):
     """One connection of a transport. Owned by one event loop."""
 
     session_id: str | None
+
+    @property
+    def protocol_version(self) -> str | None:
+        """The revision that was agreed on or fixed."""
+
+    def use(self, version: str | None) -> None:
+        """Speak this revision from now on; None: what ``initialize`` or each message says.
+
+        Raises:
+            ProtocolError: the transport cannot carry it.
+        """
 
     async def open(self, receiver: Receiver) -> None:
         """Connect. On any fault, and when cancelled, nothing is left open."""
@@ -69,6 +85,7 @@ class Channel(Protocol):
         urgent: bool = False,
         method: str | None = None,
         params: Any = None,
+        receiver: Receiver | None = None,
     ) -> Post:
         """Send an encoded message; returns at once.
 
@@ -78,6 +95,7 @@ class Channel(Protocol):
             headers: for this message only, over the transport's own.
             request_id: the id if the message is a request: a refusal may carry its JSON-RPC error.
             method, params: what the message is about, for transports that tell it in headers.
+            receiver: told of what comes with the answer, where answers come one by one; by default the channel's.
             urgent: others wait for it, so it must not wait for a free connection.
 
         Raises:

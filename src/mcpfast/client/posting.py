@@ -59,6 +59,11 @@ class AcceptedPost:
         self._on_sent = None
         self._stop()
 
+    def pause(self) -> None:
+        """Its answer is not read."""
+
+    def resume(self) -> None: ...
+
     def abandon(self) -> None:
         self.cancel()
 

@@ -33,7 +33,7 @@ from ..jsonrpc import (
     is_request_id,
 )
 from ..protocol.envelope import Envelope
-from .channel import Channel, Post
+from .channel import Channel, Post, Receiver
 from .handlers import HandlerQueue
 from .keeper import Keeper
 
@@ -100,6 +100,8 @@ class Session:
         self._is_paused = False
         self._is_ended = False
         self._cause: Exception | None = None
+        self.listeners: set[Receiver] = set()
+        """Subscriptions, which are told of the end too."""
         self.envelope: Envelope | None = None
         """Set where each request says all about itself (2026-07-28)."""
 
@@ -354,6 +356,12 @@ class Session:
             if task is not current:
                 task.cancel()
         self._queue.close()
+        for listener in list(self.listeners):
+            listener.receive_end(cause)
+
+    def call_handler(self, handler: Callable[..., Any], *args: Any) -> None:
+        """Call a handler of the application in its turn, after those of the notifications before."""
+        self._queue.call(handler, *args)
 
     async def aclose(self) -> None:
         """Fail what waits, stop the handlers, close the channel. Repeatable, from any task."""

@@ -31,6 +31,7 @@ from ..jsonrpc import INVALID_REQUEST, ErrorResponse, Message, RequestId, Respon
 from ..protocol.connection import Connection
 from ..protocol.endpoint import resolve_endpoint
 from ..protocol.headers import EVENT_STREAM
+from ..protocol.revisions import MODERN
 from .channel import OnSent, Receiver
 from .connection import MessageConnection
 from .posting import AcceptedPost
@@ -150,6 +151,7 @@ class SSEChannel:
     """One HTTP+SSE connection; see :class:`~mcpfast.client.channel.Channel`."""
 
     session_id: str | None = None  # it stands in the endpoint's address, and stays there
+    protocol_version: str | None = None
 
     def __init__(
         self,
@@ -180,6 +182,10 @@ class SSEChannel:
         self._pings = 0
         self._is_paused = False
         self._is_closed = False
+
+    def use(self, version: str | None) -> None:
+        if version in MODERN:
+            raise ProtocolError(f"protocol version {version} is not spoken over HTTP+SSE")
 
     # Opening
 
@@ -372,6 +378,7 @@ class SSEChannel:
         urgent: bool = False,
         method: str | None = None,
         params: Any = None,
+        receiver: Receiver | None = None,
     ) -> AcceptedPost:
         if self._is_closed or self._endpoint is None:
             raise TransportClosed(f"connection to {self._url} is closed")

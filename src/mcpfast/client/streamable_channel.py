@@ -98,6 +98,10 @@ class StreamableChannel:
 
     # Eras
 
+    @property
+    def protocol_version(self) -> str | None:
+        return self._version
+
     def use(self, version: str | None) -> None:
         """Speak this revision from now on; None: what each message says."""
         self._version = version
