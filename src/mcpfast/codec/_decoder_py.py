@@ -306,11 +306,11 @@ class SSEDecoder:
 
 def _split(chunk: bytes) -> list[bytes]:
     """Split at LF. bytes.split looks at each byte, find at many at once, which pays when lines are long."""
-    stop = chunk.find(b"\n")
-    if stop < 500:
+    if chunk.count(b"\n", 0, 1000) > 3:
         return chunk.split(b"\n")
     lines = []
     start = 0
+    stop = chunk.find(b"\n")
     while stop >= 0:
         lines.append(chunk[start:stop])
         start = stop + 1
