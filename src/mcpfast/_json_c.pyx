@@ -15,6 +15,9 @@ from mcpfast import _json_py
 from mcpfast.errors import ProtocolError
 
 cdef extern from "Python.h":
+    bint PyUnicode_IS_COMPACT_ASCII(object) noexcept
+    void *PyUnicode_DATA(object) noexcept
+    Py_ssize_t PyUnicode_GET_LENGTH(object) noexcept
     Py_ssize_t PyList_GET_SIZE(object value)
     PyObject *PyList_GET_ITEM(object value, Py_ssize_t at)  # borrowed, unlike in cpython.list
     Py_ssize_t PyTuple_GET_SIZE(object value)
@@ -43,12 +46,19 @@ cdef object orjson_dumps = orjson.dumps
 
 def loads(data, /):
     """Read one JSON document in UTF-8, changing nothing in silence; see ``_json_py.loads``."""
-    cdef bytes document = data if type(data) is bytes else _json_py.to_bytes(data)
-    cdef int found = json_scan(JSON_BYTES(document), PyBytes_GET_SIZE(document), max_depth)
+    cdef object document = data
+    cdef int found
+    if type(data) is str and PyUnicode_IS_COMPACT_ASCII(data):
+        # Its memory is its UTF-8, so neither the scan nor orjson needs a copy.
+        found = json_scan(<const unsigned char *>PyUnicode_DATA(data), PyUnicode_GET_LENGTH(data), max_depth)
+    else:
+        if type(data) is not bytes:
+            document = _json_py.to_bytes(data)
+        found = json_scan(JSON_BYTES(document), PyBytes_GET_SIZE(document), max_depth)
     if found == JSON_TOO_DEEP:
         _json_py.refuse_depth(_json_py.PARSE_ERROR)
     if found:
-        return _json_py.loads_exact(document)
+        return _json_py.loads_exact(document if type(document) is bytes else _json_py.to_bytes(document))
     try:
         return orjson_loads(document)
     except ValueError as error:

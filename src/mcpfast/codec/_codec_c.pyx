@@ -301,7 +301,12 @@ cdef class ServerSentEvent:
             ValueError: the event was built from text with a lone surrogate.
         """
         if self._raw is None and self._text is not None:
-            self._raw = encode_text("data", self._text)
+            if PyUnicode_IS_COMPACT_ASCII(self._text):
+                self._raw = PyBytes_FromStringAndSize(
+                    <const char *>PyUnicode_DATA(self._text), PyUnicode_GET_LENGTH(self._text)
+                )
+            else:
+                self._raw = encode_text("data", self._text)
         return self._raw
 
     def json(self):
