@@ -115,6 +115,8 @@ SMUGGLING = {
     "bare CR in a chunk extension": POST + b"Transfer-Encoding: chunked\r\n\r\n5;a\rb\r\nhello\r\n0\r\n\r\n",
     "trailers ended by LF": POST + b"Transfer-Encoding: chunked\r\n\r\n0\r\nX: 1\n\n" + SMUGGLED,
     "a trailer without colon": POST + b"Transfer-Encoding: chunked\r\n\r\n0\r\nGET /smuggled HTTP/1.1\r\n\r\n",
+    "bare LF before the method": b"\nGET /x HTTP/1.1\r\nHost: a\r\n\r\n",
+    "bare LF after an empty line": b"\r\n\nGET /x HTTP/1.1\r\nHost: a\r\n\r\n",
     "two spaces in the request line": b"GET  /x HTTP/1.1\r\nHost: a\r\n\r\n",
     "tab in the request line": b"GET\t/x\tHTTP/1.1\r\nHost: a\r\n\r\n",
     "blank after the version": b"GET /x HTTP/1.1 \r\nHost: a\r\n\r\n",

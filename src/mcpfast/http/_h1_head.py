@@ -54,7 +54,8 @@ _HOST = re.compile(rb"(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9\-._~%!$&'()*+,;=]*)(?::[0
 def split_request_line(head: bytes) -> tuple[bytes, bytes, bool]:
     """Return (method, target, whether the version is HTTP/1.0) from the first line of ``head``.
 
-    httptools takes several spaces, a line without version, and other protocols; RFC 9112 §3 does not.
+    httptools takes line breaks before the method, several spaces, a line without version, and other protocols;
+    RFC 9112 §3 does not.
 
     Raises:
         BadRequest: it is no request line, or one of a version not spoken here.
@@ -63,6 +64,8 @@ def split_request_line(head: bytes) -> tuple[bytes, bytes, bool]:
     if len(parts) != 3:
         raise BadRequest(400)
     method, target, version = parts
+    if method != method.strip():
+        raise BadRequest(400)
     if version == b"HTTP/1.1":
         return method, target, False
     if version == b"HTTP/1.0":
