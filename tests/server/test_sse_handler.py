@@ -452,6 +452,20 @@ async def test_origin_is_checked_on_every_request(method: str) -> None:
     assert handler.shared.stats.refused == {"origin": 1}
 
 
+@pytest.mark.parametrize("origins", [(b"http://evil.test", b"http://localhost"), (b"http://localhost", b"")])
+async def test_an_origin_or_host_that_comes_twice_is_none_of_those_allowed(origins: tuple[bytes, bytes]) -> None:
+    """H24-S-01: whichever of the two another reader takes, it must not be one that was never looked at."""
+    shell = MemoryShell(make_handler(allowed_hosts=["localhost"]))
+    fields = [(b"host", b"localhost"), *((b"origin", origin) for origin in origins)]
+    assert (await shell.fetch("GET", "/sse", fields)).status == 403
+    assert (await shell.fetch("GET", "/sse", [(b"host", b"evil.test"), (b"host", b"localhost")])).status == 421
+    # What else comes twice is no matter, and hides nothing.
+    empty = [(b"host", b"localhost"), (b"origin", b""), (b"x", b"1"), (b"x", b"2")]
+    assert (await shell.fetch("GET", "/sse", empty)).status == 403
+    answer = await shell.fetch("HEAD", "/sse", [(b"host", b"localhost"), (b"x", b"1"), (b"x", b"2")])
+    assert answer.status == 200
+
+
 async def test_host_is_checked_where_hosts_are_listed() -> None:
     """C061."""
     shell = MemoryShell(make_handler(allowed_hosts=["api.test"]))

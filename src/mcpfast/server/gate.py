@@ -7,7 +7,7 @@ import logging
 from collections.abc import Awaitable, Sequence
 from typing import Any
 
-from ..http.interface import Request, Responder
+from ..http.interface import Headers, Request, Responder
 from ..protocol.bearer import challenge
 from ..protocol.refusal import Refusal
 from ..protocol.security import OriginAndHost
@@ -58,8 +58,14 @@ class Gate:
 
     def stranger(self, request: Request) -> Refusal | None:
         """Return why a request must not be looked at any further, or None."""
-        fields = request.headers.fields
-        return self._rules.check(request.scheme, fields.get(b"host"), fields.get(b"origin"))
+        headers = request.headers
+        fields = headers.fields
+        host, origin = fields.get(b"host"), fields.get(b"origin")
+        if len(fields) != len(headers.raw):
+            # One that came twice is read as the list it is (RFC 9110 §5.3), which is no host and no origin: readers
+            # that take the first and readers that take the last must not be played off against each other.
+            host, origin = _list(headers, "host"), _list(headers, "origin")
+        return self._rules.check(request.scheme, host, origin)
 
     @property
     def asks(self) -> bool:
@@ -90,6 +96,11 @@ class Gate:
             return self._missing if request.headers.find(b"authorization") is None else self._invalid
         logger.error("authenticate returned %s, expected a Principal or None", type(found).__name__)
         return FAILED
+
+
+def _list(headers: Headers, name: str) -> bytes | None:
+    values = headers.getall(name)
+    return ", ".join(values).encode("latin-1") if values else None
 
 
 def refuse(refusal: Refusal, responder: Responder, stats: Stats) -> None:
