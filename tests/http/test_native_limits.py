@@ -361,6 +361,33 @@ async def test_connects_and_drops_by_the_thousand_leave_nothing() -> None:
         assert server.deadlines._buckets == {} or sum(map(len, server.deadlines._buckets.values())) == 0
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="has no such limit")
+async def test_server_without_descriptors_left_waits_quietly_and_goes_on() -> None:
+    """asyncio reports an error for each place in the listen queue, over and over, if it may try that many at once."""
+    import resource
+
+    reports: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda loop, context: reports.append(context))
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    async with serving(read_body) as (server, port):
+        # The system takes these in by itself: the loop has no turn before the limit is set.
+        clients = [socket.create_connection(("127.0.0.1", port)) for _ in range(100)]
+        next_free = os.dup(clients[0].fileno())
+        os.close(next_free)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (next_free + 10, hard))
+        try:
+            await until(lambda: server.stats()["connections_total"])
+            for _ in range(100):
+                await asyncio.sleep(0)
+            assert len(reports) < 100
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+            for client in clients:
+                client.close()
+        async with await RawClient.connect(port) as late:
+            assert (await late.fetch("POST", "/", body=b"x")).body == b"1"
+
+
 async def test_server_with_a_thousand_open_streams_stops_within_its_grace() -> None:
     def handler(request: Request, responder: Responder) -> None:
         responder.start(200, SSE)

@@ -34,6 +34,10 @@ if TYPE_CHECKING:
 
 __all__ = ["AccessRecord", "NativeServer"]
 
+# asyncio accepts up to ``backlog`` connections in a turn of the loop. Where descriptors have run out it reports an
+# error, and sets a timer to go on with, for each that it tries.
+_ACCEPTED_PER_TURN = 32
+
 # Tasks that were cancelled get so long to end.
 _CANCEL_WAIT_S = 1.0
 
@@ -120,13 +124,14 @@ class NativeServer:
             self.sockets = bind_tcp(host, port, reuse_port=reuse_port)
         for listening in self.sockets:
             set_peer_options(listening, self.limits)
-            options: dict[str, Any] = {"sock": listening, "backlog": backlog}
+            options: dict[str, Any] = {"sock": listening, "backlog": min(backlog, _ACCEPTED_PER_TURN)}
             if self._ssl is not None:
                 options.update(ssl=self._ssl, ssl_handshake_timeout=self.limits.head_timeout_s)
             if listening.family == getattr(socket, "AF_UNIX", None):
                 self._servers.append(await self.loop.create_unix_server(self._connect, **options))
             else:
                 self._servers.append(await self.loop.create_server(self._connect, **options))
+            listening.listen(backlog)  # what the system holds is another matter
 
     def _connect(self) -> H1Connection:
         return H1Connection(self)
