@@ -6,7 +6,7 @@
 #   ci/wheels.sh oldest       the oldest one found, and pure only from the pure wheel, which saves a third
 #
 # The results stay in dist/. Each wheel goes into a clean environment outside the tree, and the suite that
-# the sdist ships runs there, compiled and pure.
+# the sdist ships runs there, compiled and pure, without the tests of the benchmarks, which are in no wheel.
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 
@@ -88,7 +88,7 @@ build_and_install() {
 # Run the shipped suite with the installed wheel; the arguments are settings for env.
 suite() {
   say "suite as installed: $*"
-  (cd "$work/area" && env "$@" "$py" -m pytest -p no:cacheprovider)
+  (cd "$work/area" && env "$@" "$py" -m pytest -p no:cacheprovider --ignore tests/benchmarks)
 }
 
 for i in "${!pythons[@]}"; do
