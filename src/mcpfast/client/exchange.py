@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..errors import HTTPStatusError, ProtocolError, UnexpectedContentType
-from ..http.client_interface import ClientResponse
+from ..http.client_interface import ClientResponse, Exchange
 from ..http.client_request import RequestTemplate
 from ..http.deadlines import Deadline
 from ..http.interface import HeaderList
@@ -50,6 +50,7 @@ class RequestExchange:
         "_linger",
         "_on_sent",
         "_response",
+        "_sent",
         "_stream",
         "_template",
         "can_resume",
@@ -73,7 +74,8 @@ class RequestExchange:
         self.receiver = receiver
         self._on_sent: OnSent | None = on_sent
         self._template = template
-        self._attempt: Attempt | None = None
+        self._attempt: Attempt | Exchange | None = None
+        self._sent: tuple[bytes, HeaderList] = (b"", ())  # for a redirect
         self._response: ClientResponse | None = None
         self._stream: ResumableStream | None = None
         self._linger: Deadline | None = None
@@ -87,7 +89,8 @@ class RequestExchange:
 
     def start(self, data: bytes, extra: HeaderList, urgent: bool) -> None:
         """Send ``data``. Raises as :meth:`Sender.start`."""
-        self._attempt = self._channel.sender.start(self._template, self._on_head, data, extra, urgent=urgent)
+        self._sent = (data, extra)
+        self._attempt = self._channel.sender.send(self._template, self._on_head, data, extra, urgent=urgent)
 
     # The answer
 
@@ -96,6 +99,18 @@ class RequestExchange:
             assert error is not None
             self._fail(error)
             return
+        if 300 <= response.status < 400:
+            sender = self._channel.sender
+            self._attempt = sender.follow(self._template, response, self._on_last_head, *self._sent)
+        else:
+            self._on_last_head(response, None)
+
+    def _on_last_head(self, response: ClientResponse | None, error: Exception | None) -> None:
+        if response is None:
+            assert error is not None
+            self._fail(error)
+            return
+        self._sent = (b"", ())
         status = response.status
         if not 200 <= status < 300:
             self._response = response

@@ -42,32 +42,21 @@ class ModernCalls:
         on_progress: ProgressHandler | None,
     ) -> Any:
         """Make a call; see :meth:`Client.request`."""
-        if method == "tools/call":
-            return await self._call_tool(params, timeout, headers, on_progress)
-        result = await self._session.request(method, params, timeout=timeout, headers=headers, on_progress=on_progress)
-        _check_type(result)
-        return self._learn(result) if method == "tools/list" else result
-
-    async def _call_tool(
-        self, params: Any, timeout: float | None, headers: HeadersInput | None, on_progress: ProgressHandler | None
-    ) -> Any:
         session = self._session
-        started = asyncio.get_running_loop().time()
+        started = session.now()
+        extra = self._with(headers, params) if method == "tools/call" and self._tools else headers
         try:
-            result = await session.request(
-                "tools/call", params, timeout=timeout, headers=self._with(headers, params), on_progress=on_progress
-            )
+            result = await session.request(method, params, timeout=timeout, headers=extra, on_progress=on_progress)
         except RPCError as error:
             # Our listing may be an old one, or none at all (M26-C-19). The call was not carried out.
-            if error.code != HEADER_MISMATCH:
+            if error.code != HEADER_MISMATCH or method != "tools/call":
                 raise
             await self._list_tools(timeout, error)
-            timeout = remaining(timeout, started, "tools/call")
-            result = await session.request(
-                "tools/call", params, timeout=timeout, headers=self._with(headers, params), on_progress=on_progress
-            )
-        _check_type(result)
-        return result
+            timeout, extra = remaining(timeout, started, method), self._with(headers, params)
+            result = await session.request(method, params, timeout=timeout, headers=extra, on_progress=on_progress)
+        if type(result) is dict and result.get("resultType", "complete") not in _RESULT_TYPES:
+            raise ProtocolError(f"result is of an unknown type, known are {', '.join(_RESULT_TYPES)}")  # M26-C-20
+        return self._learn(result) if method == "tools/list" else result
 
     def _with(self, headers: HeadersInput | None, params: Any) -> HeadersInput | None:
         fields = self._tools.headers(params)
@@ -94,12 +83,6 @@ class ModernCalls:
         for name, fault in faults:
             logger.warning("tool %r is left out of the listing: %s", name[:100], fault)
         return result
-
-
-def _check_type(result: Any) -> None:
-    """Refuse a result of a kind that this revision has not (M26-C-20)."""
-    if type(result) is dict and "resultType" in result and result["resultType"] not in _RESULT_TYPES:
-        raise ProtocolError(f"result is of an unknown type, known are {', '.join(_RESULT_TYPES)}")
 
 
 def remaining(timeout: float | None, started: float, method: str) -> float | None:

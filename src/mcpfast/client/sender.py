@@ -109,6 +109,35 @@ class Sender:
             attempt.start([*header_list(dynamic), *extra] if dynamic else extra)
         return attempt
 
+    def send(
+        self,
+        template: RequestTemplate,
+        on_response: OnResponse,
+        body: bytes,
+        extra: HeaderList,
+        *,
+        urgent: bool,
+    ) -> Attempt | Exchange:
+        """As :meth:`start`, in the least time: an answer that is a redirect is for the caller to :meth:`follow`."""
+        if self._header_func is None and self._flow is None:
+            backend = self._backend or self._choose()
+            timeout = self._connect_timeout
+            return backend.start(template, on_response, body, extra, connect_timeout=timeout, urgent=urgent)
+        return self.start(template, on_response, body, extra, urgent=urgent)
+
+    def follow(
+        self,
+        template: RequestTemplate,
+        response: ClientResponse,
+        on_response: OnResponse,
+        body: bytes,
+        extra: HeaderList,
+    ) -> Attempt:
+        """Go where a redirect leads; one that leads nowhere we may go is the answer, or an error."""
+        attempt = Attempt(self, template, on_response, body, False)
+        attempt.redirect(response, extra)
+        return attempt
+
     async def aclose(self) -> None:
         """Close the backend if it is ours. Repeatable."""
         if self._flow is not None:
@@ -197,6 +226,11 @@ class Attempt:
             self._exchange.cancel()
         if self._task is not None:
             self._task.cancel()
+
+    def redirect(self, response: ClientResponse, extra: HeaderList) -> None:
+        """Begin with the answer to a first try."""
+        self._extra = extra
+        self._respond(response, None)
 
     def _respond(self, response: ClientResponse | None, error: Exception | None) -> None:
         if response is not None and 300 <= response.status < 400:

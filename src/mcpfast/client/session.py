@@ -92,6 +92,8 @@ class Session:
         self.on_notification: NotificationHandler | None = None
         self.on_request: RequestHandler | None = None
         self._deadlines = Deadlines.for_loop()
+        self.now = self._deadlines.now
+        """Returns seconds of the loop's clock."""
         self._calls: dict[RequestId, _Call] = {}
         self._last_id = 0
         self._answers: set[Post] = set()

@@ -112,7 +112,7 @@ class StreamableChannel:
         """Return the fixed part of the POST for a message, and the revision that rules it."""
         revision = self.revision
         if method is not None and (revision is None or revision.has_standard_headers):
-            named = revision_of(params) or revision
+            named = (revision_of(params) if type(params) is dict and "_meta" in params else None) or revision
             if named is not None and named.has_standard_headers:
                 name = mirrored_name(method, params)
                 key = (named.version, method, name)

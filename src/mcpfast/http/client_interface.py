@@ -94,6 +94,14 @@ class ClientResponse:
         self._is_closed = False
         self._error: Exception | None = None
 
+    @classmethod
+    def whole(cls, status: int, headers: Headers, source: BodySource, body: bytes) -> ClientResponse:
+        """Return a response whose body is complete."""
+        self = cls(status, headers, source)
+        self._buffer.append(body)
+        self._is_ended = True
+        return self
+
     # For transports
 
     @property
@@ -110,11 +118,7 @@ class ClientResponse:
         Raises:
             ProtocolError: the body is compressed although ``identity`` was asked for.
         """
-        coding = self.headers.find(b"content-encoding")
-        if coding and coding.lower() != b"identity":
-            self.close()
-            shown = coding[:40].decode("latin-1")
-            raise ProtocolError(f"answer has content-encoding {shown!r}, identity was asked for")
+        self._refuse_coding()
         self._on_data = on_data
         self._on_end = on_end
         buffer, self._buffer = self._buffer, []
@@ -129,6 +133,13 @@ class ClientResponse:
             on_end(self._error)
         elif was_full:
             self._source.resume_reading()
+
+    def _refuse_coding(self) -> None:
+        coding = self.headers.find(b"content-encoding")
+        if coding and coding.lower() != b"identity":
+            self.close()
+            shown = coding[:40].decode("latin-1")
+            raise ProtocolError(f"answer has content-encoding {shown!r}, identity was asked for")
 
     def pause(self) -> None:
         """Take no more of the body from the peer, who then feels the back-pressure.
@@ -151,6 +162,13 @@ class ClientResponse:
         Raises:
             ProtocolError: as for :meth:`deliver`.
         """
+        if self._is_ended and self._error is None and len(self._buffer) == 1 and len(self._buffer[0]) <= limit:
+            # The whole body came with the head, as that of a small answer does.
+            self._refuse_coding()
+            (body,) = self._buffer
+            self._is_closed = True
+            done(body, None)
+            return
         length = self.headers.find(b"content-length")
         if not truncate and length is not None and length.isdigit() and len(length) < 20 and int(length) > limit:
             self.close()

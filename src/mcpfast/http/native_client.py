@@ -17,7 +17,7 @@ from .client_interface import ClientResponse, OnResponse
 from .client_request import URL, RequestTemplate
 from .deadlines import Deadline, Deadlines
 from .interface import HeaderList
-from .native_connection import ClientConnection
+from .native_connection import ClientConnection, KnownHead
 
 __all__ = ["NativeClient", "NativeExchange"]
 
@@ -197,6 +197,7 @@ class _Pool:
         "_busy",
         "_connecting",
         "_deadlines",
+        "_heads",
         "_idle",
         "_is_closed",
         "_loop",
@@ -220,6 +221,7 @@ class _Pool:
         self._max = max_connections
         self._idle: list[ClientConnection] = []  # the one used last is taken first
         self._busy: set[ClientConnection] = set()
+        self._heads: dict[bytes, KnownHead] = {}
         self._connecting: set[NativeExchange] = set()
         self._waiting: deque[NativeExchange] = deque()
         self._waiting_urgent: deque[NativeExchange] = deque()
@@ -326,7 +328,7 @@ class _Pool:
 
     async def _open(self) -> ClientConnection:
         loop, url = self._loop, self._url
-        factory = partial(ClientConnection, url.origin, self._free, self._lost)
+        factory = partial(ClientConnection, url.origin, self._free, self._lost, self._heads)
         server_hostname = url.host if self._ssl is not None else None
         if self._uds is not None:
             _, connection = await loop.create_unix_connection(

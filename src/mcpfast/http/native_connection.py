@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import select
 from collections.abc import Callable
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 import httptools
 
@@ -21,7 +21,7 @@ from .interface import Headers
 if TYPE_CHECKING:
     from .native_client import NativeExchange
 
-__all__ = ["ClientConnection"]
+__all__ = ["ClientConnection", "KnownHead"]
 
 MAX_HEAD_BYTES = 64 * 1024
 MAX_HEAD_FIELDS = 100
@@ -30,7 +30,19 @@ MAX_INTERIM_RESPONSES = 16
 # ten bytes, so this only stops those who mean harm.
 MAX_FRAMING_BYTES = 64 * 1024
 
+# Heads that are known again. They differ by content-length and, once a second, by date.
+MAX_KEPT_HEADS = 64
+MAX_KEPT_HEAD_BYTES = 1024
+
 _KEEP_ALIVE_TIMEOUT_MAX_S = 600.0
+
+
+class KnownHead(NamedTuple):
+    """The head of a complete answer with status 200 that came in one piece and left its connection open."""
+
+    headers: Headers
+    length: int
+    has_hint: bool  # says how long the connection is kept
 
 
 class ClientConnection(asyncio.Protocol):
@@ -40,6 +52,7 @@ class ClientConnection(asyncio.Protocol):
         origin: for messages.
         on_free: called with this connection when its answer is complete and it can carry another.
         on_lost: called once when it is gone, for whatever reason.
+        heads: those parsed by connections to this origin; shared by them, and kept small here.
     """
 
     __slots__ = (
@@ -47,6 +60,7 @@ class ClientConnection(asyncio.Protocol):
         "_fields",
         "_framing_bytes",
         "_head_bytes",
+        "_heads",
         "_interim",
         "_is_done",
         "_is_lost",
@@ -71,8 +85,10 @@ class ClientConnection(asyncio.Protocol):
         origin: str,
         on_free: Callable[[ClientConnection], None],
         on_lost: Callable[[ClientConnection], None],
+        heads: dict[bytes, KnownHead],
     ) -> None:
         self.origin = origin
+        self._heads = heads
         self._on_free = on_free
         self._on_lost = on_lost
         self._parser = httptools.HttpResponseParser(self)
@@ -151,6 +167,12 @@ class ClientConnection(asyncio.Protocol):
             # A server that speaks unasked: whatever it is, it is no answer to our next request.
             self.abort()
             return
+        if self._response is None and self._head_bytes == 0:
+            end = data.find(b"\r\n\r\n") + 4
+            known = self._heads.get(data[:end])
+            if known is not None and len(data) - end == known.length and exchange.method != "HEAD":
+                self._answer_as_known(exchange, known, data[end:])
+                return
         try:
             if self._response is None:
                 self._feed_head(data)
@@ -183,6 +205,8 @@ class ClientConnection(asyncio.Protocol):
         self._framing_bytes = 0
         if len(data) <= room:
             self._parser.feed_data(data)
+            if self._is_done and self._head_bytes == len(data):
+                self._keep_head(data)
             return
         self._parser.feed_data(data[:room])
         if self._response is None and not self._is_done:
@@ -194,6 +218,31 @@ class ClientConnection(asyncio.Protocol):
         self._parser.feed_data(data)
         if self._framing_bytes > MAX_FRAMING_BYTES and not self._is_done:
             raise ProtocolError(f"answer of {self.origin} holds {self._framing_bytes} bytes of framing without content")
+
+    def _keep_head(self, data: bytes) -> None:
+        """An answer came in one piece: do not parse its head again when it comes once more."""
+        response, end = self._response, data.find(b"\r\n\r\n") + 4
+        if response is None or self._must_close or self._interim or not 4 < end <= MAX_KEPT_HEAD_BYTES:
+            return
+        length = response.headers.find(b"content-length")
+        if length is None or not length.isdigit() or int(length) != len(data) - end or response.status != 200:
+            return
+        if len(self._heads) >= MAX_KEPT_HEADS:
+            self._heads.clear()
+        self._heads[data[:end]] = KnownHead(response.headers, len(data) - end, "keep-alive" in response.headers)
+
+    def _answer_as_known(self, exchange: NativeExchange, known: KnownHead, body: bytes) -> None:
+        """Do what parsing would have done; the parser has not seen this answer, and waits for the next."""
+        self._exchange = None
+        self._reused = True
+        transport = self.transport
+        if transport.get_write_buffer_size() or transport.is_closing():
+            transport.close()
+        else:
+            if known.has_hint:
+                self._note_keep_alive(known.headers)
+            self._on_free(self)
+        exchange.respond(ClientResponse.whole(200, known.headers, self, body))
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._is_lost = True

@@ -94,6 +94,10 @@ class ToolHeaders:
     def __init__(self) -> None:
         self._marks: dict[str, dict[tuple[str, ...], bytes]] = {}
 
+    def __bool__(self) -> bool:
+        """Tell whether any tool has marks."""
+        return bool(self._marks)
+
     def learn(self, result: Any) -> tuple[Any, list[tuple[str, str]]]:
         """Take note of a page of ``tools/list``.
 
