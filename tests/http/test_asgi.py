@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
 from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 
+from mcpfast.http._asgi_exchange import ASGIExchange
+from mcpfast.http._asgi_input import ASGIInput
 from mcpfast.http.asgi import ASGIApp
 from mcpfast.http.interface import ClientDisconnected, Request, Responder
 from mcpfast.http.limits import HTTPLimits
@@ -212,6 +215,41 @@ async def test_streaming_call_has_at_most_two_tasks_besides_the_servers() -> Non
     assert len(asyncio.all_tasks()) == before
     assert b"".join(message.get("body", b"") for message in made.sent) == b"data: 1\n\ndata: 2\n\n"
     assert not made.sent[-1]["more_body"]
+
+
+async def test_calls_leave_nothing_to_the_garbage_collector() -> None:
+    """Cycles would be freed late, and the collector's runs cost more than the calls."""
+
+    async def handler(request: Request, responder: Responder) -> None:
+        responder.respond(200, (), await request.body())
+
+    async def answered() -> None:
+        made = call(ASGIApp(handler), "POST", headers=[(b"content-length", b"2")])
+        made.to_receive.put_nowait({"type": "http.request", "body": b"{}"})
+        await made.returns()
+
+    async def streamed(is_left: bool) -> None:
+        streaming = Streaming()
+        made = call(ASGIApp(streaming))
+        await until(lambda: len(made.sent) == 2)
+        if is_left:
+            made.to_receive.put_nowait(DISCONNECT)
+        else:
+            streaming.responders[0].end()
+        await made.returns()
+        streaming.responders.clear()  # a cycle of this test's own, by way of the application
+
+    gc.collect()
+    gc.disable()
+    try:
+        await answered()
+        await streamed(True)
+        await streamed(False)
+        await asyncio.sleep(0)
+        left = [thing for thing in gc.get_objects() if isinstance(thing, (ASGIExchange, ASGIInput, Request))]
+    finally:
+        gc.enable()
+    assert left == []
 
 
 async def test_pieces_written_while_one_is_being_sent_go_out_together() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from mcpfast.http.deadlines import Deadlines
+from mcpfast.http.deadlines import Deadlines, MovingDeadline
 
 
 class FakeLoop:
@@ -233,3 +233,37 @@ def test_closed_loop_and_its_timers_are_freed() -> None:
     gc.collect()
     assert gone() is None
     assert deadlines() is None
+
+
+def test_limit_that_moves_later_keeps_its_timer_and_passes_when_it_should(loop: FakeLoop, deadlines: Deadlines) -> None:
+    fired: list[float] = []
+    limit = MovingDeadline(deadlines, lambda: fired.append(loop.clock - 1000.0))
+    limit.set(1.0)
+    armed = loop.armed_count
+    for _ in range(50):
+        loop.advance(0.01)
+        limit.set(1.0)
+    assert loop.armed_count == armed
+    loop.advance(2)
+    assert len(fired) == 1
+    assert 1.5 <= fired[0] <= 1.6
+    limit.set(0.1)
+    loop.advance(1)
+    assert len(fired) == 2
+
+
+def test_limit_may_move_sooner_be_cleared_and_be_closed(loop: FakeLoop, deadlines: Deadlines) -> None:
+    fired: list[float] = []
+    limit = MovingDeadline(deadlines, lambda: fired.append(loop.clock - 1000.0))
+    limit.set(75)
+    limit.set(0.5)
+    loop.advance(0.6)
+    assert len(fired) == 1
+    limit.set(0.5)
+    limit.clear()
+    loop.advance(1)
+    assert len(fired) == 1
+    limit.set(0.5)
+    limit.close()
+    loop.advance(1)
+    assert len(fired) == 1

@@ -73,19 +73,19 @@ class H1Connection(asyncio.Protocol):
         "_state",
         "_taken_mark",
         "_task",
-        "_transport",
         "body",
         "bytes_in",
         "bytes_out",
         "client",
         "last_message_bytes",
         "loop",
+        "transport",
     )
 
     def __init__(self, server: NativeServer) -> None:
         self._server = server
         self.loop = server.loop
-        self._transport: asyncio.Transport = None  # type: ignore[assignment]  # set before anything else runs
+        self.transport: asyncio.Transport = None  # type: ignore[assignment]  # set before anything else runs
         self.client: tuple[str, int] | None = None
         self._state = HEAD
         self._close_reason = ""
@@ -116,7 +116,7 @@ class H1Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # uvloop's transports are none of asyncio's classes, whatever the annotations say.
-        self._transport = transport = cast("asyncio.Transport", transport)
+        self.transport = transport = cast("asyncio.Transport", transport)
         server = self._server
         if not server.admit(self):
             self._state = CLOSING
@@ -181,8 +181,11 @@ class H1Connection(asyncio.Protocol):
                         self._advance_soon()
                         return
                     turns -= 1
-                    if not self._read_head():
+                    raw = self._take_head()
+                    if raw is None:
                         return
+                    if raw:
+                        self._serve(self._parser.parse(raw, self._server.limits.max_head_fields))
                 elif state == BODY:
                     if not self._read_body():
                         return
@@ -201,7 +204,7 @@ class H1Connection(asyncio.Protocol):
             self._is_advancing = False
             if self._is_reading_paused and self._state != ANSWER:
                 self._is_reading_paused = False
-                self._transport.resume_reading()
+                self.transport.resume_reading()
 
     def _advance_soon(self) -> None:
         if self._resume_handle is None:
@@ -214,10 +217,10 @@ class H1Connection(asyncio.Protocol):
     def _pause_reading_if_flooded(self) -> None:
         if len(self._data) - self._pos > self._server.limits.pipelined_bytes and not self._is_reading_paused:
             self._is_reading_paused = True
-            self._transport.pause_reading()
+            self.transport.pause_reading()
 
-    def _read_head(self) -> bool:
-        """Take one head from the input and serve its request; False if the head is not all here."""
+    def _take_head(self) -> bytes | None:
+        """Take one head from the input; None if it is not all here, b"" if an empty line was taken."""
         data, pos = self._data, self._pos
         limits = self._server.limits
         end = data.find(b"\r\n\r\n", pos + self._scanned)
@@ -229,7 +232,7 @@ class H1Connection(asyncio.Protocol):
             if self._is_fresh:
                 self._is_fresh = False
                 self._limit.set(limits.head_timeout_s)
-            return False
+            return None
         self._scanned = 0
         end += 4
         if end - pos > limits.max_head_bytes:
@@ -237,12 +240,10 @@ class H1Connection(asyncio.Protocol):
         if data[pos] == 13:
             # An empty line before the request line is to be forgiven (RFC 9112 §2.2).
             self._pos += 2
-            return True
-        raw = bytes(data[pos:end])
+            return b""
         self._pos = end
         self._is_fresh = True
-        self._serve(self._parser.parse(raw, limits.max_head_fields))
-        return True
+        return bytes(data[pos:end])
 
     def _head_too_large(self, data: bytes | bytearray, pos: int) -> BadRequest:
         line_is_whole = data.find(b"\r\n", pos, pos + self._server.limits.max_head_bytes) >= 0
@@ -272,11 +273,12 @@ class H1Connection(asyncio.Protocol):
             head.method,
             head.path,
             head.query,
-            Headers(head.fields.copy()),
-            client=self.client,
-            scheme=server.scheme,
-            body=body,
-            receive_body=receive_body,
+            Headers(head.fields.copy(), head.by_name),
+            self.client,
+            server.scheme,
+            "",
+            body,
+            receive_body,
         )
         keep_alive = head.keep_alive and not server.is_draining
         self._responder = responder = H1Responder(self, request, head.is_http10, keep_alive)
@@ -331,7 +333,8 @@ class H1Connection(asyncio.Protocol):
         elif self._server.is_draining:
             self._close("shutdown")
         else:
-            self._await_request()
+            self._state = HEAD
+            self._limit.set(self._server.limits.idle_timeout_s)
         return True
 
     # The handler and its answer
@@ -383,31 +386,28 @@ class H1Connection(asyncio.Protocol):
             else:
                 self._close("done")
         elif self.body is None:
-            self._await_request()
+            self._state = HEAD
+            self._limit.set(self._server.limits.idle_timeout_s)
             if self._pos < len(self._data) and not self._is_advancing:
                 self._advance_soon()
-
-    def _await_request(self) -> None:
-        self._state = HEAD
-        self._limit.set(self._server.limits.idle_timeout_s)
 
     # Output
 
     @property
     def unsent_bytes(self) -> int:
-        return self._transport.get_write_buffer_size()
+        return self.transport.get_write_buffer_size()
 
     def send(self, data: bytes) -> None:
         self.bytes_out += len(data)
         self.last_message_bytes = len(data)
-        self._transport.write(data)
+        self.transport.write(data)
 
     def send_all(self, head: bytes, body: bytes) -> None:
         """Send both in one call, without copying a large body behind its head where the loop can do so."""
         size = len(head) + len(body)
         self.bytes_out += size
         self.last_message_bytes = size
-        self._transport.writelines((head, body))
+        self.transport.writelines((head, body))
 
     async def drain(self) -> None:
         """Wait until the reader is not over the limit, or has left."""
@@ -442,7 +442,7 @@ class H1Connection(asyncio.Protocol):
         self._close_reason = self._close_reason or reason
         self._state = CLOSING
         self._disconnect()
-        self._transport.abort()
+        self.transport.abort()
 
     def begin_drain(self) -> None:
         """The server stops: close if nothing is going on; else the answer being made is the last."""
@@ -454,13 +454,13 @@ class H1Connection(asyncio.Protocol):
     def _close(self, reason: str) -> None:
         """Close once what was written is sent."""
         self._start_closing(reason, self._server.limits.slow_reader_timeout_s)
-        self._transport.close()
+        self.transport.close()
 
     def _linger(self, reason: str) -> None:
         """Close our side, and the rest once the client has closed its own."""
-        if self._transport.can_write_eof():
+        if self.transport.can_write_eof():
             self._start_closing(reason, _LINGER_S)
-            self._transport.write_eof()
+            self.transport.write_eof()
         else:
             self._close(reason)
 
@@ -504,7 +504,7 @@ class H1Connection(asyncio.Protocol):
                 self._taken_mark = taken
                 self._limit.set(limits.slow_reader_timeout_s)
             else:
-                self._transport.abort()
+                self.transport.abort()
 
 
 def _current_task(loop: asyncio.AbstractEventLoop) -> asyncio.Task[Any] | None:

@@ -103,14 +103,18 @@ def _read_path(path: bytes) -> tuple[str, bytes | None]:
     return unquote(text, errors="replace") if "%" in text else text, authority
 
 
-def read_framing(fields: list[tuple[bytes, bytes]], is_http10: bool) -> tuple[int, bool, bool]:
+def read_framing(
+    fields: list[tuple[bytes, bytes]], values: dict[bytes, bytes], is_http10: bool
+) -> tuple[int, bool, bool]:
     """Return (content-length or 0, whether the body is chunked, whether 100 Continue is waited for).
+
+    Args:
+        values: ``dict(fields)``.
 
     Raises:
         BadRequest: no Host or two (RFC 9112 §3.2), a length or coding that two readers could take in
             two ways (§6.3), an expectation other than 100-continue (RFC 9110 §10.1.1).
     """
-    values = dict(fields)
     if len(values) != len(fields):
         names = [name for name, _ in fields]
         if any(names.count(name) > 1 for name in _ONCE_ONLY):

@@ -20,6 +20,7 @@ class Head:
     """A request's head, read and checked."""
 
     __slots__ = (
+        "by_name",
         "content_length",
         "expects_continue",
         "fields",
@@ -37,6 +38,8 @@ class Head:
     query: str
     fields: list[tuple[bytes, bytes]]
     """Names in lower case, values without white space around them. The parser's own: give out a copy."""
+    by_name: dict[bytes, bytes]
+    """``dict(fields)``; requests of the same head share it."""
     is_http10: bool
     keep_alive: bool
     """What the client asks for: its version, and its Connection field."""
@@ -83,7 +86,8 @@ class HeadParser:
         method, target, head.is_http10 = split_request_line(raw)
         fields = self._parse_fields(raw, method, max_fields)
         head.keep_alive = self._keep_alive
-        head.content_length, head.is_chunked, head.expects_continue = read_framing(fields, head.is_http10)
+        by_name = dict(fields)
+        head.content_length, head.is_chunked, head.expects_continue = read_framing(fields, by_name, head.is_http10)
         if target == b"*" and method == b"OPTIONS":
             head.path, head.query = "*", ""
         else:
@@ -91,8 +95,10 @@ class HeadParser:
             if authority is not None:
                 # The target's authority stands in for the Host field (RFC 9112 §3.2.2).
                 fields = [(name, authority if name == b"host" else value) for name, value in fields]
+                by_name[b"host"] = authority
         head.method = method.decode("ascii")
         head.fields = fields
+        head.by_name = by_name
         self._last = head
         self._last_raw = raw
         self._length_at = None
@@ -152,6 +158,7 @@ class HeadParser:
             return False
         last.content_length = read_content_length(digits)
         last.fields[index] = b"content-length", digits
+        last.by_name = {**last.by_name, b"content-length": digits}
         self._last_raw = raw
         self._length_at = start, new_end, index
         return True

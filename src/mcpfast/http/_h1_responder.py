@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 __all__ = ["H1Responder"]
 
+_NO_BODY, _UNTIL_CLOSE, _CHUNKED = range(3)
+
 # Above this a body is handed to the loop beside its head instead of being copied behind it.
 _COPY_BELOW = 64 << 10
 
@@ -21,33 +23,21 @@ _COPY_BELOW = 64 << 10
 class H1Responder:
     """See :class:`mcpfast.http.interface.Responder`. It lets go of its connection once it has ended."""
 
-    __slots__ = (
-        "_callbacks",
-        "_connection",
-        "_framing",
-        "_head",
-        "_is_disconnected",
-        "bytes_sent",
-        "is_http10",
-        "keep_alive",
-        "request",
-        "started_at",
-        "status",
-    )
+    # Class attributes are defaults: most answers need but a few of these.
+    _callbacks: list[Callable[[], None]] | None = None
+    _head = b""  # not sent yet: it goes out with the first piece
+    _framing = _CHUNKED
+    _is_disconnected = False
+    status = 0
+    bytes_sent = 0
+    started_at = 0.0
 
     def __init__(self, connection: H1Connection, request: Request, is_http10: bool, keep_alive: bool) -> None:
         self._connection: H1Connection | None = connection
-        self._callbacks: list[Callable[[], None]] | None = None
-        self._head = b""  # not sent yet: it goes out with the first piece
-        self._framing = _CHUNKED
-        self._is_disconnected = False
         self.request = request
         self.is_http10 = is_http10
         self.keep_alive = keep_alive
         """The connection may serve another request after this answer; decided at the latest by its head."""
-        self.status = 0
-        self.bytes_sent = 0
-        self.started_at = 0.0
 
     @property
     def is_started(self) -> bool:
@@ -73,27 +63,32 @@ class H1Responder:
             return
         head = encode_head(status, headers)
         self.status = status
+        # The ways of a small answer are written out here: each call less is 2 % of what a request costs.
+        if self.keep_alive and not self.is_http10 and connection.body is None:
+            tail = b""
+        else:
+            tail = self._connection_field(connection)
         size = len(body)
         if status in NO_BODY_STATUSES:
-            head = b"%bdate: %b\r\n%b\r\n" % (head, date_now(), self._connection_field(connection))
+            data = b"%bdate: %b\r\n%b\r\n" % (head, date_now(), tail)
             size = 0
-        else:
-            head = b"%bcontent-length: %d\r\ndate: %b\r\n%b\r\n" % (
-                head,
-                size,
-                date_now(),
-                self._connection_field(connection),
-            )
-            if self.request.method == "HEAD":
-                size = 0
-        self.bytes_sent = size
-        if not size:
-            connection.send(head)
+        elif self.request.method == "HEAD":
+            data = b"%bcontent-length: %d\r\ndate: %b\r\n%b\r\n" % (head, size, date_now(), tail)
+            size = 0
         elif size < _COPY_BELOW:
-            connection.send(head + body)
+            data = b"%bcontent-length: %d\r\ndate: %b\r\n%b\r\n%b" % (head, size, date_now(), tail, body)
         else:
-            connection.send_all(head, body)
-        self._finish(connection)
+            data = b"%bcontent-length: %d\r\ndate: %b\r\n%b\r\n" % (head, size, date_now(), tail)
+        self.bytes_sent = size
+        if size < _COPY_BELOW:
+            connection.bytes_out += len(data)
+            connection.last_message_bytes = len(data)
+            connection.transport.write(data)
+        else:
+            connection.send_all(data, body)
+        self._connection = None
+        self._callbacks = None
+        connection.answered(self)
 
     def start(self, status: int, headers: HeaderList) -> None:
         connection = self._connection
@@ -204,6 +199,3 @@ class H1Responder:
         self._connection = None
         self._callbacks = None
         connection.answered(self)
-
-
-_NO_BODY, _UNTIL_CLOSE, _CHUNKED = range(3)

@@ -168,8 +168,9 @@ class MovingDeadline:
         self._due = _NEVER
 
     def close(self) -> None:
-        """Let go of the timer too: the end."""
+        """Let go of the timer and the callback: the end."""
         self._due = _NEVER
+        self._callback = _nothing
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -189,6 +190,11 @@ class MovingDeadline:
 
 
 _NEVER = float("inf")
+
+
+def _nothing() -> None:
+    pass
+
 
 # Weak by value: a set of timers is kept by its users, and by the loop while a timer is set. It holds
 # its loop, so an id in this table cannot be that of another loop.

@@ -63,10 +63,14 @@ class Headers(Mapping[str, str]):
 
     __slots__ = ("_fields", "raw")
 
-    def __init__(self, raw: list[tuple[bytes, bytes]]) -> None:
+    def __init__(self, raw: list[tuple[bytes, bytes]], fields: dict[bytes, bytes] | None = None) -> None:
+        """
+        Args:
+            fields: ``dict(raw)``, if it was made before.
+        """
         self.raw = raw
         """Names in lower case, values as they came less the white space around them."""
-        self._fields: dict[bytes, bytes] | None = None
+        self._fields = fields
 
     @property
     def fields(self) -> dict[bytes, bytes]:
@@ -131,7 +135,7 @@ class Request:
         path: str,
         query_string: str,
         headers: Headers,
-        *,
+        # Shells give these by position: naming them costs a dict for each request.
         client: tuple[str, int] | None = None,
         scheme: str = "http",
         root_path: str = "",
