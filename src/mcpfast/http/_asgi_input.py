@@ -91,11 +91,8 @@ class ASGIInput:
             self._task = asyncio.get_running_loop().create_task(self._receive_all())
 
     def stop(self) -> asyncio.Task[None] | None:
-        """Watch no longer; return the task if there is one to end."""
-        task = self._task
-        if task is None or task.done():
-            return None
-        task.cancel()
+        """Let go of the task that watches, and return it: it is to be cancelled."""
+        task, self._task = self._task, None  # its traceback will hold this object
         return task
 
     def wake(self) -> None:
