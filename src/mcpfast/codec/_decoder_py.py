@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
 _BOM = b"\xef\xbb\xbf"
+_MESSAGE_LINE = b"event: message"
 _FIELDS = frozenset([b"data", b"event", b"id", b"retry"])
 
 
@@ -252,6 +253,9 @@ class SSEDecoder:
             # Nearly all lines are the first data line of their block, with a space.
             elif data is None and line.startswith(b"data: ") and len(line) <= limit:
                 data = line[6:]
+            # As MCP's streams have it: names the type that a plain block has anyway.
+            elif line == _MESSAGE_LINE and data is None and self._plain and len(line) <= limit:
+                pass
             else:
                 self._data = data
                 self._line(line)
