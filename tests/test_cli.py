@@ -174,6 +174,33 @@ class TestDecode:
             assert process.stderr is not None
             assert process.stderr.read() == b""
 
+    @pytest.mark.skipif(sys.platform != "linux", reason="needs /dev/full")
+    def test_an_output_that_takes_nothing_is_told_in_a_line(self) -> None:
+        with open("/dev/full", "wb") as full:
+            result = subprocess.run(
+                [*COMMAND, "decode"], input=b"data: x\n\n", stdout=full, stderr=subprocess.PIPE, timeout=WAIT_S
+            )
+        assert result.returncode == 2
+        assert result.stderr == b"mcpfast decode: cannot write standard output: No space left on device\n"
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs a shell")
+@pytest.mark.parametrize("arguments", [["decode"], ["--version"]], ids=" ".join)
+def test_a_closed_output_is_told_in_a_line(arguments: list[str]) -> None:
+    command = ["sh", "-c", 'exec "$@" >&-', "sh", *COMMAND, *arguments]
+    result = subprocess.run(command, input=b"data: x\n\n", stderr=subprocess.PIPE, timeout=WAIT_S)
+    assert (result.returncode, result.stderr) == (2, b"mcpfast: standard output is closed\n")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="pipes end otherwise there")
+def test_versions_for_a_reader_that_has_left_are_no_fault() -> None:
+    with running("--version") as process:
+        assert process.stdout is not None
+        process.stdout.close()
+        assert process.wait(WAIT_S) == 0
+        assert process.stderr is not None
+        assert process.stderr.read() == b""
+
 
 def test_no_command_is_wrong_usage() -> None:
     result = run()

@@ -6,7 +6,7 @@
 ``mcpfast --version``     what is installed and in use
 ========================  ==========================================================================
 
-Exit codes: 0 done, 1 bad input or a wrong answer, 2 wrong usage or an unreadable file, 130 Ctrl-C.
+Exit codes: 0 done, 1 bad input or a wrong answer, 2 wrong usage or what cannot be read or written, 130 Ctrl-C.
 A reader of our output that leaves early (``mcpfast decode log | head``) has what it wanted: 0.
 """
 
@@ -45,27 +45,37 @@ class _Failed(Exception):
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line ``argv`` (default: that of the process) and return its exit code."""
-    options = _parser().parse_args(argv)
+    if sys.stdout is None:
+        print("mcpfast: standard output is closed", file=sys.stderr)
+        return 2
     try:
+        options = _parser().parse_args(argv)
         code: int = options.run(options)
         sys.stdout.flush()
     except _Failed as failure:
         print(f"mcpfast {options.command}: {failure}", file=sys.stderr)
         return failure.code
     except BrokenPipeError:
-        # What Python still holds for stdout must not raise again when the process ends.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _give_up_stdout()
         return 0
     except KeyboardInterrupt:
         return 130
     return code
 
 
+def _give_up_stdout() -> None:
+    """Let what Python still holds for stdout not raise again when the process ends."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="mcpfast",
         description="The wire layer of the Model Context Protocol at C speed.",
-        epilog="exit codes: 0 done, 1 bad input or a wrong answer, 2 wrong usage or an unreadable file, 130 Ctrl-C",
+        epilog=(
+            "exit codes: 0 done, 1 bad input or a wrong answer, 2 wrong usage or what cannot be read or written, "
+            "130 Ctrl-C"
+        ),
     )
     parser.add_argument("--version", action=_PrintVersions, help="print the versions of what is in use, and exit")
     commands = parser.add_subparsers(dest="command", required=True)
@@ -114,7 +124,7 @@ class _PrintVersions(argparse.Action):
         super().__init__(option_strings, argparse.SUPPRESS, nargs=0, help=help)
 
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
-        print("\n".join(f"{name} {value}" for name, value in versions().items()))
+        print("\n".join(f"{name} {value}" for name, value in versions().items()), flush=True)
         parser.exit()
 
 
@@ -194,9 +204,16 @@ def _unreadable(file: str, error: Exception) -> _Failed:
 
 
 def _print_events(events: list[ServerSentEvent]) -> None:
-    if events:
+    if not events:
+        return
+    try:
         sys.stdout.write("".join(map(_json_line, events)))
         sys.stdout.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:  # such as a full disk
+        _give_up_stdout()
+        raise _Failed(2, f"cannot write standard output: {error.strerror}") from None
 
 
 def _json_line(event: ServerSentEvent) -> str:
