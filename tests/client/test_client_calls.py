@@ -591,6 +591,23 @@ async def test_a_request_the_server_cancels_is_cancelled_and_not_answered(anyio_
         assert answers_of(script) == {}
 
 
+async def test_requests_cancelled_before_their_handler_begins_take_no_room(
+    anyio_backend: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A task that is cancelled before its first step never runs what it would do at its end."""
+    monkeypatch.setattr(session_module, "MAX_SERVER_REQUESTS", 2)
+    script = SSEScript()
+    async with ScriptedServer(script) as server, connect(server.url, "sse", on_request=lambda request: {}) as client:
+        request = b'data: {"jsonrpc":"2.0","id":1,"method":"x"}\n\n'
+        cancel = b'data: {"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}\n\n'
+        for number in range(3):
+            # In one piece, so that both are read before any task has a turn.
+            script.send_raw((request + cancel).replace(b"1,", b"%d," % number).replace(b":1}", b":%d}" % number))
+            await client.request("x")
+        script.send({"jsonrpc": "2.0", "id": 9, "method": "x"})
+        await script.until(lambda: answers_of(script) == {9: {}})
+
+
 async def test_a_flood_of_requests_is_bounded(anyio_backend: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(session_module, "MAX_SERVER_REQUESTS", 5)
     script = SSEScript()

@@ -305,6 +305,8 @@ class Session:
         else:
             task = asyncio.get_running_loop().create_task(self._answer(self.on_request, message))
             self._handlers[message.id] = task
+            # Not at the end of _answer, which never runs if the server cancels before its first step.
+            task.add_done_callback(lambda _: self._handlers.pop(message.id))
 
     async def _answer(self, handler: RequestHandler, message: Request) -> None:
         try:
@@ -317,8 +319,6 @@ class Session:
         except Exception:
             logger.exception("handler of the server's request %r failed", message.method[:100])
             data = encode_error(message.id, INTERNAL_ERROR, "client failed to handle the request")
-        finally:
-            self._handlers.pop(message.id, None)
         if not self._is_ended:
             self._send_aside(data, "answer")
 
