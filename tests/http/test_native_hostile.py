@@ -115,6 +115,7 @@ SMUGGLING = {
     "bare CR in a chunk extension": POST + b"Transfer-Encoding: chunked\r\n\r\n5;a\rb\r\nhello\r\n0\r\n\r\n",
     "trailers ended by LF": POST + b"Transfer-Encoding: chunked\r\n\r\n0\r\nX: 1\n\n" + SMUGGLED,
     "a trailer without colon": POST + b"Transfer-Encoding: chunked\r\n\r\n0\r\nGET /smuggled HTTP/1.1\r\n\r\n",
+    "bare CR before the method": b"\rXGET /x HTTP/1.1\r\nHost: a\r\n\r\n",
     "bare LF before the method": b"\nGET /x HTTP/1.1\r\nHost: a\r\n\r\n",
     "bare LF after an empty line": b"\r\n\nGET /x HTTP/1.1\r\nHost: a\r\n\r\n",
     "two spaces in the request line": b"GET  /x HTTP/1.1\r\nHost: a\r\n\r\n",
@@ -306,6 +307,18 @@ async def test_empty_lines_before_a_request_are_forgiven(served: Served) -> None
         assert (await client.response()).body == b"hello"
         assert (await client.response()).status == 200
     assert len(served.requests) == 2
+
+
+@pytest.mark.parametrize("end", [b"\n\n", b"\n\r\n", b"\r\n\n"])
+async def test_head_that_ends_in_bare_line_feeds_is_refused_at_once(served: Served, end: bytes) -> None:
+    """Its client waits for an answer, and would for the whole of the time limit on heads."""
+    head = b"GET /x HTTP/1.1\r\nHost: a" + end
+    assert await refused(served, head) == 400
+    async with await RawClient.connect(served.port) as client:
+        for i in range(len(head)):
+            client.send(head[i : i + 1])
+            await asyncio.sleep(0)
+        assert (await client.response()).status == 400
 
 
 async def test_early_refusal_reaches_a_client_that_is_still_sending(served: Served) -> None:

@@ -122,12 +122,11 @@ class H1Connection(asyncio.Protocol):
             self._state = CLOSING
             transport.abort()
             return
-        limits = server.limits
-        transport.set_write_buffer_limits(high=limits.max_unsent_bytes, low=limits.max_unsent_bytes // 2)
+        self._limit_buffer()
         peer = transport.get_extra_info("peername")
         if isinstance(peer, tuple):
             self.client = peer[:2]
-        self._limit.set(limits.head_timeout_s)
+        self._limit.set(server.limits.head_timeout_s)
 
     def data_received(self, data: bytes) -> None:
         self.bytes_in += len(data)
@@ -143,9 +142,8 @@ class H1Connection(asyncio.Protocol):
             self._advance()
 
     def eof_received(self) -> None:
-        # Returning None makes the loop close the transport once what was written is sent.
         self._disconnect()
-        self._start_closing("client", self._server.limits.slow_reader_timeout_s)
+        self._close("client")
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._server.dismiss(self, self._close_reason or "client")
@@ -228,6 +226,9 @@ class H1Connection(asyncio.Protocol):
             size = len(data) - pos
             if size > limits.max_head_bytes:
                 raise self._head_too_large(data, pos)
+            unseen = pos + self._scanned
+            if data.find(b"\n\n", unseen) >= 0 or data.find(b"\n\r\n", unseen) >= 0:
+                raise BadRequest(400)  # ends in bare LFs, so nothing more may come
             self._scanned = max(size - 3, 0)
             if self._is_fresh:
                 self._is_fresh = False
@@ -237,7 +238,7 @@ class H1Connection(asyncio.Protocol):
         end += 4
         if end - pos > limits.max_head_bytes:
             raise self._head_too_large(data, pos)
-        if data[pos] == 13:
+        if data[pos] == 13 and data[pos + 1] == 10:
             # An empty line before the request line is to be forgiven (RFC 9112 §2.2).
             self._pos += 2
             return b""
@@ -408,6 +409,12 @@ class H1Connection(asyncio.Protocol):
         self.bytes_out += size
         self.last_message_bytes = size
         self.transport.writelines((head, body))
+        # asyncio's writelines (3.12, 3.13) does not look whether the buffer is over its limit; this does.
+        self._limit_buffer()
+
+    def _limit_buffer(self) -> None:
+        limit = self._server.limits.max_unsent_bytes
+        self.transport.set_write_buffer_limits(high=limit, low=limit // 2)
 
     async def drain(self) -> None:
         """Wait until the reader is not over the limit, or has left."""
