@@ -204,7 +204,7 @@ async def test_end_of_input_counts_as_the_client_leaving() -> None:
         await asyncio.wait_for(cancelled.wait(), WAIT_S)
         assert await client.is_closed()
         await until(lambda: server.stats()["closed"] == {"client": 1})
-        assert not server.tasks
+        await until(lambda: not server.tasks)
 
 
 async def test_reset_connection_frees_everything() -> None:

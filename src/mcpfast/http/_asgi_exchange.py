@@ -107,6 +107,7 @@ class ASGIExchange:
 
     async def run(self) -> None:
         """Serve the request, until its answer is sent or its client has left."""
+        is_cancelled = False
         try:
             if 0 < self._length <= min(_READ_AHEAD_BYTES, self.limits.max_body_bytes):
                 await self._read_ahead()
@@ -120,6 +121,7 @@ class ASGIExchange:
             # By ourselves, or by a server that stops: then the handler is told, and the answer completed,
             # so that clients see a clean end and the server has nothing to complain of.
             if not self._is_interrupted:
+                is_cancelled = True
                 await self._finish_early()
         except OSError:
             pass  # how ASGI's send() says that the client has left
@@ -130,7 +132,8 @@ class ASGIExchange:
             if tasks:
                 for task in tasks:
                     task.cancel()
-                await asyncio.wait(tasks, timeout=_CANCEL_WAIT_S)
+                if not is_cancelled:  # a server that stops may cancel again whoever takes its time
+                    await asyncio.wait(tasks, timeout=_CANCEL_WAIT_S)
             # They hold each other; left to the garbage collector, they would double what a request costs.
             del self.request, self._input
 

@@ -149,6 +149,7 @@ class H1Connection(asyncio.Protocol):
         self._server.dismiss(self, self._close_reason or "client")
         self._disconnect()
         self._state = CLOSING
+        self.transport.close()  # else asyncio's TLS of Python 3.10 warns that nobody closed it
         if self._resume_handle is not None:
             self._resume_handle.cancel()
             self._resume_handle = None
