@@ -1,4 +1,4 @@
-"""HTTP+SSE with the TypeScript SDK on the other side, as a process of its own."""
+"""The TypeScript SDK on the other side, as a process of its own: over HTTP+SSE, and its client over Streamable HTTP."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ import pytest
 import mcpfast
 from mcpfast import RPCError, Server, TransportClosed, connect, serve
 from mcpfast.jsonrpc import Request
+from mcpfast.server import MemoryEventStore
 from tests.interop.node import NodeError, NodePeer, Unavailable, install, program
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(240)]  # the first test may install the SDK
@@ -72,10 +73,7 @@ class Served:
         self.server.method("tools/call")(self.call_tool)
         self.server.notification("notifications/seen")(self.note_seen)
         self.listener: Any = None
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.listener.port}/sse"
+        self.url = ""
 
     async def list_tools(self, ctx: Any, params: Any) -> dict[str, Any]:
         return {"tools": [{"name": name, "inputSchema": {"type": "object"}} for name in ("echo", "big")]}
@@ -111,10 +109,12 @@ class Served:
         raise RPCError(-32602, f"no tool {params['name']}")
 
 
-@pytest.fixture
-async def served(peers: Callable[[str], Path]) -> AsyncIterator[Served]:
+@pytest.fixture(params=["HTTP+SSE", "Streamable HTTP", "resumable"])
+async def served(request: pytest.FixtureRequest, peers: Callable[[str], Path]) -> AsyncIterator[Served]:
     found = Served()
-    async with serve(found.server) as found.listener:
+    options = {"event_store": MemoryEventStore()} if request.param == "resumable" else {}
+    async with serve(found.server, **options) as found.listener:
+        found.url = found.listener.sse_url if request.param == "HTTP+SSE" else found.listener.url
         yield found
 
 

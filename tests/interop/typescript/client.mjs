@@ -1,7 +1,8 @@
-// The SDK's client over HTTP+SSE, driven by a test.
+// The SDK's client over HTTP+SSE or Streamable HTTP, driven by a test.
 
 import { Client } from '@modelcontextprotocol/sdk/client/index.js';
 import { SSEClientTransport } from '@modelcontextprotocol/sdk/client/sse.js';
+import { StreamableHTTPClientTransport } from '@modelcontextprotocol/sdk/client/streamableHttp.js';
 import { ListRootsRequestSchema } from '@modelcontextprotocol/sdk/types.js';
 import { digest, obey } from './lines.mjs';
 
@@ -9,6 +10,7 @@ const client = new Client({ name: 'typescript-client', version: '1' }, { capabil
 const notifications = [];
 const errors = [];
 let closed = false;
+let transport;
 
 client.fallbackNotificationHandler = async ({ method, params }) => void notifications.push({ method, params });
 client.setRequestHandler(ListRootsRequestSchema, async () => ({ roots: [{ uri: 'file:///root', name: 'root' }] }));
@@ -19,7 +21,9 @@ const echo = async (text) => (await client.callTool({ name: 'echo', arguments: {
 
 await obey({
   async connect({ url }) {
-    await client.connect(new SSEClientTransport(new URL(url)));
+    const Transport = url.endsWith('/sse') ? SSEClientTransport : StreamableHTTPClientTransport;
+    transport = new Transport(new URL(url));
+    await client.connect(transport);
     return { server: client.getServerVersion(), capabilities: client.getServerCapabilities() };
   },
   list: async () => (await client.listTools()).tools.map((tool) => tool.name),
@@ -47,5 +51,8 @@ await obey({
   },
   ping: () => client.ping(),
   state: () => ({ notifications, errors, closed }),
-  close: () => client.close(),
+  async close() {
+    await transport.terminateSession?.(); // over HTTP+SSE the connection's end is the session's
+    await client.close();
+  },
 });
