@@ -98,6 +98,8 @@ class HTTPXBackend:
             )
         elif isinstance(error, library.ConnectError):
             fault = ConnectionError(f"cannot connect to {where}: {error}")
+        elif isinstance(error, library.InvalidURL):  # it looks at a redirect even if it does not follow it
+            fault = ProtocolError(f"answer of {where} is a redirect without a valid location: {error}")
         elif isinstance(error, library.ProxyError):
             fault = ConnectionError(f"cannot connect to {where}: proxy refused: {error}")
         elif isinstance(error, library.RemoteProtocolError) and not _tells_of_a_loss(error):
