@@ -7,6 +7,7 @@ import logging
 from collections.abc import Coroutine
 from typing import Any
 
+from ..errors import TransportClosed
 from ..protocol.security import OriginAndHost
 from .gate import Gate
 from .hosting import Hosting
@@ -54,8 +55,10 @@ class Shared:
 
     def _background_done(self, task: asyncio.Task[None]) -> None:
         self._background.discard(task)
-        if not task.cancelled() and task.exception() is not None:
-            logger.error("background work failed", exc_info=task.exception())
+        error = None if task.cancelled() else task.exception()
+        # A client that leaves before it could be told something is no failure of ours.
+        if error is not None and not isinstance(error, TransportClosed):
+            logger.error("background work failed", exc_info=error)
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
