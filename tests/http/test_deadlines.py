@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from mcpfast.http._long_waits import MOMENT_S, LongWaits
 from mcpfast.http.deadlines import Deadlines, MovingDeadline
 
 
@@ -267,3 +268,24 @@ def test_limit_may_move_sooner_be_cleared_and_be_closed(loop: FakeLoop, deadline
     limit.close()
     loop.advance(1)
     assert len(fired) == 1
+
+
+def test_only_waits_longer_than_a_moment_are_told_each_once(loop: FakeLoop, deadlines: Deadlines) -> None:
+    waits = LongWaits(deadlines)
+    told: list[tuple[str, float]] = []
+
+    def tell(name: str) -> Callable[[], None]:
+        return lambda: told.append((name, loop.clock - 1000.0))
+
+    for i in range(100):
+        short = tell("short")
+        begun = waits.begin(short)
+        if i == 30:
+            waits.begin(tell("long"))
+        loop.advance(0.01)
+        begun.discard(short)
+    loop.advance(1)
+    ((name, when),) = told
+    assert name == "long"
+    assert 0.3 + MOMENT_S <= when <= 0.3 + 4 * MOMENT_S
+    assert loop.live == []

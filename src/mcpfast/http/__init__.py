@@ -10,7 +10,8 @@
                        ``_h1_head`` read heads, ``_h1_body`` and ``_h1_chunked`` bodies,
                        ``_h1_responder`` writes answers
 ``asgi``               ASGIApp: a handler as an ASGI application; one request is an
-                       ``_asgi_exchange``, what comes for it an ``_asgi_input``
+                       ``_asgi_exchange``, what comes for it an ``_asgi_input``;
+                       ``_long_waits`` tells those apart that need a timer
 ``_backlog``           readers that are too far behind, of both
 ``_running``           a handler's task, and what to answer when it raises, of both
 ``client_interface``   the same for clients: Backend, ClientResponse; redirects

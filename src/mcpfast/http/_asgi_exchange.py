@@ -22,7 +22,6 @@ from ._asgi_input import ASGIInput
 from ._backlog import Backlog
 from ._h1_head import NO_BODY_STATUSES, encode_head
 from ._running import answer_failure
-from .deadlines import Deadline, Deadlines
 from .interface import ClientDisconnected, Headers, Request
 
 if TYPE_CHECKING:
@@ -38,8 +37,6 @@ Send: TypeAlias = "Callable[[Message], Awaitable[None]]"
 
 # A body announced to be no larger is read before the handler is called, which can then answer at once.
 _READ_AHEAD_BYTES = 64 << 10
-# A handler at work for so long is worth a task that watches for its client to leave.
-_WATCH_AFTER_S = 0.05
 _CANCEL_WAIT_S = 1.0
 
 
@@ -71,7 +68,10 @@ class ASGIExchange:
         self._queue: list[bytes] = []
         self._loop = loop = asyncio.get_running_loop()
         self._task = asyncio.current_task(loop)
-        self.deadlines = Deadlines.for_loop(loop)
+        if app.loop is not loop:
+            app.use_loop(loop)
+        self.deadlines = app.deadlines
+        self.long_waits = app.long_waits
         # Servers lower names; uvicorn on httptools leaves white space after values.
         headers = Headers([(name, value.strip(b" \t")) for name, value in scope["headers"]])
         announced = headers.fields.get(b"content-length")
@@ -142,12 +142,12 @@ class ASGIExchange:
         if b"expect" in self.request.headers.fields:
             return  # the handler may refuse before the client is asked for the body
         try:
-            self.request._body = await self._input.read(None)
+            self.request._body = await self._input.read(None, self._task)
         except ClientDisconnected:
             self.disconnect("client")
 
     async def _run_handler(self) -> None:
-        watch_timer: Deadline | None = None
+        watch: Callable[[], None] | None = None
         try:
             awaitable = self._app.handler(self.request, self)
             if awaitable is not None:
@@ -155,7 +155,9 @@ class ASGIExchange:
                 if self.status:
                     self._wake()  # it began its answer, and works on
                 else:
-                    watch_timer = self.deadlines.after(_WATCH_AFTER_S, self._input.watch)
+                    # If it takes its time, a task that sees its client leave is worth it.
+                    watch = self._input.watch
+                    waits = self.long_waits.begin(watch)
                 await awaitable
         except asyncio.CancelledError:
             if not self._is_interrupted or self._task is None:
@@ -167,8 +169,8 @@ class ASGIExchange:
             answer_failure(self.request, self, error, self._app.count_refused)
         finally:
             self._is_handler_waiting = False
-            if watch_timer is not None:
-                watch_timer.cancel()
+            if watch is not None:
+                waits.discard(watch)
         if not self.is_ended:
             self._input.watch()  # it keeps the answer open
 

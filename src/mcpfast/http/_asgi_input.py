@@ -11,11 +11,13 @@ import sys
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import TYPE_CHECKING, Any
 
+from ._long_waits import MOMENT_S
 from .interface import BodyTooLarge, ClientDisconnected
 from .limits import MIN_BODY_BYTES_PER_S
 
 if TYPE_CHECKING:
     from ._asgi_exchange import ASGIExchange
+    from .deadlines import Deadline
 
 __all__ = ["ASGIInput"]
 
@@ -30,6 +32,9 @@ class ASGIInput:
     _changed: asyncio.Event | None = None  # news for who reads while the task has receive()
     _received = 0
     _body: bytearray | None = None
+    _reader: asyncio.Task[Any] | None = None  # it is in receive()
+    _started = 0.0  # when it began to read
+    _limit: Deadline | None = None  # on the wait for the next piece
     _is_late = False
 
     def __init__(
@@ -49,14 +54,16 @@ class ASGIInput:
         self._length = length
         self._is_complete = not has_body
 
-    async def read(self, limit: int | None) -> bytes:
-        """Return the whole body; see :meth:`mcpfast.http.interface.Request.body`."""
+    async def read(self, limit: int | None, task: asyncio.Task[Any] | None = None) -> bytes:
+        """Return the whole body; see :meth:`mcpfast.http.interface.Request.body`.
+
+        Args:
+            task: the current one, by whom it is known.
+        """
         exchange = self._exchange
         limits = exchange.limits
         most = limits.max_body_bytes if limit is None else min(limit, limits.max_body_bytes)
-        now = exchange.deadlines.now
-        # Time for what has come, as on the native server: a trickle must not hold a connection for days.
-        slowest = now() + limits.body_timeout_s
+        started = exchange.deadlines.now()
         while self._received <= most and self._length <= most:
             if self._is_complete:
                 return bytes(self._body or b"")
@@ -68,8 +75,10 @@ class ASGIInput:
                 self._changed.clear()
                 await self._changed.wait()
                 continue
-            left = slowest + self._received / MIN_BODY_BYTES_PER_S - now()
-            message = await self._receive_within(min(left, limits.body_timeout_s))
+            if self._received and self._time_left(started) <= 0:
+                exchange.refuse_late_body()
+                continue
+            message = await self._receive_in_time(started, task)
             if message is not None:
                 if self._body is None and message["type"] == "http.request" and not message.get("more_body"):
                     # All in one message, as nearly always: it need not be copied.
@@ -125,32 +134,47 @@ class ASGIInput:
         self.wake()
         return False
 
-    async def _receive_within(self, seconds: float) -> MutableMapping[str, Any] | None:
+    async def _receive_in_time(self, started: float, task: asyncio.Task[Any] | None) -> MutableMapping[str, Any] | None:
         """Receive in the current task; if nothing comes in time, refuse the request and return None."""
-        task = asyncio.current_task()
-        assert task is not None
-        deadline = self._exchange.deadlines.after(seconds, self._be_late)
         self._is_reading = True
-        self._reader = task
+        self._started = started
+        self._reader = task or asyncio.current_task()
+        wait = self._wait_long
+        waits = self._exchange.long_waits.begin(wait)
         try:
             return await self._receive()
         except asyncio.CancelledError:
-            if not self._is_late:
+            if not self._is_late or self._reader is None:
                 raise
             if sys.version_info >= (3, 11):
-                task.uncancel()
+                self._reader.uncancel()
             self._exchange.refuse_late_body()
             return None
         finally:
-            deadline.cancel()
+            waits.discard(wait)
+            if self._limit is not None:
+                self._limit.cancel()
+                self._limit = None
+            self._reader = None
             self._is_reading = False
             self.wake()
             if self._is_watch_wanted:
                 asyncio.get_running_loop().call_soon(self._watch_if_unread)
 
+    def _wait_long(self) -> None:
+        """The next piece of the body is not here at once: limit the time for it."""
+        seconds = min(self._time_left(self._started), self._exchange.limits.body_timeout_s - MOMENT_S)
+        self._limit = self._exchange.deadlines.after(max(seconds, 0.0), self._be_late)
+
+    def _time_left(self, started: float) -> float:
+        """Seconds until the body is too slow: a trickle must not hold a connection for days."""
+        slowest = started + self._exchange.limits.body_timeout_s + self._received / MIN_BODY_BYTES_PER_S
+        return slowest - self._exchange.deadlines.now()
+
     def _be_late(self) -> None:
         self._is_late = True
-        self._reader.cancel()
+        if self._reader is not None:
+            self._reader.cancel()
 
     def _watch_if_unread(self) -> None:
         """The reader had its turn to go on reading; if it did not, watching begins."""

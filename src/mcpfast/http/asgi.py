@@ -15,12 +15,15 @@ connections and dead peers are its own. A request that the ASGI server cancels (
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
 
 from ._asgi_exchange import ASGIExchange, Receive, Scope, Send
+from ._long_waits import LongWaits
+from .deadlines import Deadlines
 from .interface import Handler
 from .limits import HTTPLimits
 
@@ -54,6 +57,9 @@ class ASGIApp:
         self._in_flight = 0
         self._refused: Counter[str] = Counter()
         self._closed: Counter[str] = Counter()
+        self.loop: asyncio.AbstractEventLoop | None = None  # of the requests of late; the next three are its own
+        self.deadlines: Deadlines = None  # type: ignore[assignment]
+        self.long_waits: LongWaits = None  # type: ignore[assignment]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         kind = scope["type"]
@@ -128,6 +134,12 @@ class ASGIApp:
         }
 
     # Exchanges call these
+
+    def use_loop(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Have the timers of ``loop``: nearly always the one of all requests, but tests run many."""
+        self.loop = loop
+        self.deadlines = Deadlines.for_loop(loop)
+        self.long_waits = LongWaits(self.deadlines)
 
     def count_refused(self, reason: str) -> None:
         self._refused[reason] += 1
