@@ -14,6 +14,7 @@ from tests.server.streamable_peer import SHELLS
 @pytest.fixture
 async def nothing_left(anyio_backend: object) -> AsyncIterator[None]:
     """Stop every server that a test spoke to by a streamable Peer; nothing of it may be left running."""
+    SHELLS.clear()  # of tests without this fixture, on loops of their own
     before = PROCESS.in_flight
     yield
     for shell in SHELLS:
