@@ -10,6 +10,7 @@ import subprocess
 import tempfile
 from collections.abc import AsyncIterator
 from pathlib import Path
+from time import process_time
 from typing import Any
 
 import pytest
@@ -398,6 +399,25 @@ async def test_cancelling_while_connecting_leaves_nothing(client: NativeClient) 
         await client.aclose()
         await server.until(lambda: server.open_connections == 0)
     assert [task for task in asyncio.all_tasks() if "_connect" in repr(task)] == []
+
+
+async def test_cost_of_giving_up_requests_that_wait_is_linear() -> None:
+    """Four times as many may take ten times as long; they were searched for from the front, which took sixteen."""
+    client = NativeClient(max_connections=1)
+    least = {2_000: float("inf"), 8_000: float("inf")}
+    async with ScriptedServer(plays()) as server:
+        for number in range(30):
+            for count in least:
+                waiting = [client.start(template(server), lambda _response, _error: None) for _ in range(count)]
+                start = process_time()
+                for exchange in reversed(waiting):
+                    exchange.cancel()
+                least[count] = min(least[count], process_time() - start)
+                await asyncio.sleep(0)
+            if number >= 2 and least[8_000] < 10 * least[2_000]:
+                break
+        await client.aclose()
+    assert least[8_000] < 10 * least[2_000]
 
 
 async def test_connecting_has_its_own_time_limit(client: NativeClient) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
-from collections import deque
+from collections import OrderedDict
 from functools import partial
 
 from ..errors import RequestTimeout, TransportClosed
@@ -223,8 +223,9 @@ class _Pool:
         self._busy: set[ClientConnection] = set()
         self._heads: dict[bytes, KnownHead] = {}
         self._connecting: set[NativeExchange] = set()
-        self._waiting: deque[NativeExchange] = deque()
-        self._waiting_urgent: deque[NativeExchange] = deque()
+        # In the order they came; any of them may leave, and thousands at once when their time is up.
+        self._waiting: OrderedDict[NativeExchange, None] = OrderedDict()
+        self._waiting_urgent: OrderedDict[NativeExchange, None] = OrderedDict()
         self._sweep_timer: Deadline | None = None
         self._is_closed = False
 
@@ -239,14 +240,14 @@ class _Pool:
         if self._has_room(exchange.urgent):
             self._connect_for(exchange)
         else:
-            self._queue_of(exchange).append(exchange)
+            self._queue_of(exchange)[exchange] = None
 
     def forget(self, exchange: NativeExchange) -> None:
         """A request was cancelled: stop making or waiting for its connection."""
         if exchange.task is not None:
             exchange.task.cancel()
-        elif exchange in self._queue_of(exchange):
-            self._queue_of(exchange).remove(exchange)
+        else:
+            self._queue_of(exchange).pop(exchange, None)
 
     def close(self) -> None:
         self._is_closed = True
@@ -263,7 +264,7 @@ class _Pool:
         count = len(self._busy) + len(self._connecting) + len(self._idle)
         return count < (2 * self._max if urgent else self._max)
 
-    def _queue_of(self, exchange: NativeExchange) -> deque[NativeExchange]:
+    def _queue_of(self, exchange: NativeExchange) -> OrderedDict[NativeExchange, None]:
         return self._waiting_urgent if exchange.urgent else self._waiting
 
     def _take(self) -> ClientConnection | None:
@@ -347,7 +348,7 @@ class _Pool:
         """A connection can carry another request."""
         self._busy.discard(connection)
         if self._waiting_urgent or self._waiting:
-            exchange = (self._waiting_urgent or self._waiting).popleft()
+            exchange = (self._waiting_urgent or self._waiting).popitem(last=False)[0]
             self._busy.add(connection)
             exchange.send_on(connection)
             return
@@ -369,7 +370,7 @@ class _Pool:
     def _serve_waiting(self) -> None:
         for waiting, urgent in ((self._waiting_urgent, True), (self._waiting, False)):
             while waiting and self._has_room(urgent):
-                self._connect_for(waiting.popleft())
+                self._connect_for(waiting.popitem(last=False)[0])
 
     def _sweep(self) -> None:
         """Close connections that have been quiet for too long; as long as there are any."""
