@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["NOT_APPLICABLE", "PENDING", "REQUIREMENTS", "Requirement"]
+__all__ = ["NOT_APPLICABLE", "REQUIREMENTS", "Requirement"]
 
 _REVISIONS = {
     "M26": "2026-07-28",
@@ -216,6 +216,3 @@ NOT_APPLICABLE = {
     "M26-S-62": "for servers of 2026-07-28 only: ours serve initialize too",
 }
 """Requirements that do not concern this package, each with the reason."""
-
-PENDING = frozenset(id for id in REQUIREMENTS if id[:5] in ("M26-C", "L25-C", "L06-C"))
-"""What is not built yet, the client of Streamable HTTP: no test is asked for."""
