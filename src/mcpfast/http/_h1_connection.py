@@ -180,11 +180,19 @@ class H1Connection(asyncio.Protocol):
                         self._advance_soon()
                         return
                     turns -= 1
-                    raw = self._take_head()
-                    if raw is None:
-                        return
-                    if raw:
-                        self._serve(self._parser.parse(raw, self._server.limits.max_head_fields))
+                    head = self._parser.last
+                    if head is not None and self._data.startswith(head.raw, self._pos):
+                        self._pos += len(head.raw)
+                        self._scanned = 0
+                        self._is_fresh = True
+                    else:
+                        raw = self._take_head()
+                        if raw is None:
+                            return
+                        if not raw:
+                            continue
+                        head = self._parser.parse(raw, self._server.limits.max_head_fields)
+                    self._serve(head)
                 elif state == BODY:
                     if not self._read_body():
                         return
@@ -256,12 +264,12 @@ class H1Connection(asyncio.Protocol):
         server = self._server
         body: bytes | None = b""
         receive_body = None
-        length = head.content_length
-        if length and length <= server.limits.max_body_bytes and len(self._data) - self._pos >= length:
-            end = self._pos + length
-            body = bytes(self._data[self._pos : end])
-            self._pos = end
-            self._parser.skip(body)
+        data, pos, length = self._data, self._pos, head.content_length
+        if length and length <= server.limits.max_body_bytes and len(data) - pos >= length:
+            self._pos = end = pos + length
+            body = bytes(data[pos:end])
+            if self._parser.takes_body:
+                self._parser.skip(body)
         elif length or head.is_chunked:
             body = None
             self.body = IncomingBody(
@@ -380,8 +388,9 @@ class H1Connection(asyncio.Protocol):
         """The answer to the request being served is complete."""
         self._responder = None
         self._task = None
-        if self._server.access_log is not None:
-            self._server.log_access(responder)
+        server = self._server
+        if server.access_log is not None:
+            server.log_access(responder)
         if not responder.keep_alive:
             if self.body is not None or self._pos < len(self._data):
                 self._linger("done")
@@ -389,8 +398,8 @@ class H1Connection(asyncio.Protocol):
                 self._close("done")
         elif self.body is None:
             self._state = HEAD
-            self._limit.set(self._server.limits.idle_timeout_s)
-            if self._pos < len(self._data) and not self._is_advancing:
+            self._limit.set(server.limits.idle_timeout_s)
+            if not self._is_advancing and self._pos < len(self._data):
                 self._advance_soon()
 
     # Output

@@ -20,6 +20,7 @@ __all__ = [
     "BadRequest",
     "date_now",
     "encode_head",
+    "encode_whole_head",
     "read_content_length",
     "read_framing",
     "split_request_line",
@@ -205,6 +206,33 @@ def encode_head(status: int, headers: HeaderList) -> bytes:
 
 
 _heads: dict[tuple[int, tuple[tuple[bytes, bytes], ...]], bytes] = {}
+
+
+def encode_whole_head(status: int, headers: HeaderList, size: int) -> bytes:
+    """Return the head of an answer with ``size`` bytes of body, on an HTTP/1.1 connection that is kept.
+
+    Those with ``headers`` given as a tuple are kept as long as their date is right.
+
+    Raises:
+        ValueError: as for :func:`encode_head`.
+    """
+    global _whole_second
+    second = int(time())
+    if second != _whole_second or len(_whole_heads) >= 256:
+        _whole_heads.clear()
+        _whole_second = second
+    if type(headers) is not tuple:
+        return b"%bcontent-length: %d\r\ndate: %b\r\n\r\n" % (encode_head(status, headers), size, date_now())
+    key = status, headers, size
+    head = _whole_heads.get(key)
+    if head is None:
+        head = b"%bcontent-length: %d\r\ndate: %b\r\n\r\n" % (encode_head(status, headers), size, date_now())
+        _whole_heads[key] = head
+    return head
+
+
+_whole_heads: dict[tuple[int, tuple[tuple[bytes, bytes], ...], int], bytes] = {}
+_whole_second = 0
 
 
 def date_now() -> bytes:

@@ -30,8 +30,11 @@ class Head:
         "method",
         "path",
         "query",
+        "raw",
     )
 
+    raw: bytes
+    """As it came, with the empty line that ends it."""
     method: str
     path: str
     """Percent-decoded; ``*`` in ``OPTIONS *``."""
@@ -55,17 +58,18 @@ class HeadParser:
     it was before. Such a head is not parsed again, which saves half the time of a small request.
     """
 
-    __slots__ = ("_fields", "_head_count", "_keep_alive", "_last", "_last_raw", "_length_at", "_parser", "_takes_body")
+    __slots__ = ("_fields", "_head_count", "_keep_alive", "_length_at", "_parser", "last", "takes_body")
 
     def __init__(self) -> None:
+        self.last: Head | None = None
+        """The head that came last: input that begins with its ``raw`` begins with the same head again."""
+        self.takes_body = False
+        """httptools waits for the body of the head it parsed last: :meth:`skip` it."""
         self._parser: Any = httptools.HttpRequestParser(self)
         self._fields: list[tuple[bytes, bytes]] = []
         self._head_count = 0
         self._keep_alive = True
-        self._takes_body = False  # httptools waits for the body of the head it parsed last
-        self._last: Head | None = None
-        self._last_raw = b""
-        # Where in _last_raw the digits of its length are, and which field it is; None: not looked for yet.
+        # Where in the last head the digits of its length are, and which field it is; None: not looked for yet.
         self._length_at: tuple[int, int, int] | None = None
 
     def parse(self, raw: bytes, max_fields: int) -> Head:
@@ -76,18 +80,18 @@ class HeadParser:
                 could be read in two ways (two lengths, a length and a coding, two hosts), asks for what
                 is not served here, or has too many fields.
         """
-        last = self._last
-        if last is not None:
-            self._takes_body = False  # httptools does not see this one
-            if raw == self._last_raw or self._take_new_length(raw, last):
-                return last
-        self._last = None
+        last = self.last
+        if last is not None and (raw == last.raw or self._take_new_length(raw, last)):
+            return last
+        self.last = None
         head = Head()
         method, target, head.is_http10 = split_request_line(raw)
         fields = self._parse_fields(raw, method, max_fields)
         head.keep_alive = self._keep_alive
         by_name = dict(fields)
         head.content_length, head.is_chunked, head.expects_continue = read_framing(fields, by_name, head.is_http10)
+        if not head.content_length and not head.is_chunked:
+            self.takes_body = False
         if target == b"*" and method == b"OPTIONS":
             head.path, head.query = "*", ""
         else:
@@ -99,21 +103,21 @@ class HeadParser:
         head.method = method.decode("ascii")
         head.fields = fields
         head.by_name = by_name
-        self._last = head
-        self._last_raw = raw
+        head.raw = raw
+        self.last = head
         self._length_at = None
         return head
 
     def skip(self, body: bytes) -> None:
         """Let httptools know of the body after the head, so that it expects a head again."""
-        if self._takes_body:
-            self._takes_body = False
+        if self.takes_body:
+            self.takes_body = False
             self._parser.feed_data(body)
 
     def skip_unseen(self) -> None:
         """The same for a body that is not here, or whose end httptools could not tell."""
-        if self._takes_body:
-            self._takes_body = False
+        if self.takes_body:
+            self.takes_body = False
             self._parser = httptools.HttpRequestParser(self)
 
     def close(self) -> None:
@@ -122,13 +126,13 @@ class HeadParser:
     def _parse_fields(self, raw: bytes, method: bytes, max_fields: int) -> list[tuple[bytes, bytes]]:
         fields = self._fields = []
         self._head_count = 0
-        self._takes_body = True
+        self.takes_body = True
         try:
             self._parser.feed_data(raw)
         except httptools.HttpParserUpgrade:
             # An offer that may be ignored (RFC 9110 §7.8). httptools takes the head for all it gets of
             # this request, and is ready for the next one.
-            self._takes_body = False
+            self.takes_body = False
         except httptools.HttpParserInvalidMethodError:
             raise BadRequest(501 if method.isalpha() and method.isupper() else 400) from None
         except httptools.HttpParserError:
@@ -146,7 +150,7 @@ class HeadParser:
 
     def _take_new_length(self, raw: bytes, last: Head) -> bool:
         """If only the digits of the length differ, make ``last`` the head of ``raw``."""
-        old = self._last_raw
+        old = last.raw
         if self._length_at is None:
             self._length_at = _find_length(old, last)
         start, end, index = self._length_at
@@ -159,7 +163,7 @@ class HeadParser:
         last.content_length = read_content_length(digits)
         last.fields[index] = b"content-length", digits
         last.by_name = {**last.by_name, b"content-length": digits}
-        self._last_raw = raw
+        last.raw = raw
         self._length_at = start, new_end, index
         return True
 
