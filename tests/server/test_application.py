@@ -17,6 +17,7 @@ import pytest
 from mcpfast.errors import ProtocolError, RPCError
 from mcpfast.jsonrpc import ErrorResponse, Notification, Request, Response
 from mcpfast.server import Context, Server
+from mcpfast.server.application import encode_answer
 from mcpfast.server.context import Peer
 from mcpfast.server.threads import MAX_THREADS
 
@@ -33,6 +34,12 @@ class NoChannel:
 
 def context(version: str | None = "2025-11-25") -> Context:
     return Context(Peer(protocol_version=version), NoChannel())
+
+
+async def payload_of(server: Server) -> bytes:
+    """Call the method ``m`` and return the answer's bytes."""
+    message = Request(1, "m")
+    return encode_answer(message, await server.call(message, context()))
 
 
 async def outcome(server: Server, method: str, params: Any = None, ctx: Context | None = None) -> Any:
@@ -147,7 +154,7 @@ async def test_rpc_errors_pass_as_they_are() -> None:
 
     answer = await server.handle(Request("i", "m"), context())
     assert answer == ErrorResponse("i", -5, "mine", {"why": 1})
-    assert await server.answer(Request(1, "m"), context()) == (
+    assert await payload_of(server) == (
         b'{"jsonrpc":"2.0","id":1,"error":{"code":-5,"message":"mine","data":{"why":1}}}'
     )
 
@@ -166,7 +173,7 @@ async def test_a_result_that_is_no_json_object_is_an_internal_error(
 ) -> None:
     server = Server("x", "1")
     server.method("m")(lambda ctx, params: result)
-    payload = await server.answer(Request(1, "m"), context())
+    payload = await payload_of(server)
     assert payload == b'{"jsonrpc":"2.0","id":1,"error":{"code":-32603,"message":"internal error"}}'
     assert [record.levelno for record in caplog.records] == [logging.ERROR]
 
@@ -178,7 +185,7 @@ async def test_an_rpc_error_whose_data_is_no_json_is_an_internal_error(caplog: p
     def fail(ctx: Context, params: Any) -> None:
         raise RPCError(-5, "mine", object())
 
-    assert b"-32603" in await server.answer(Request(1, "m"), context())
+    assert b"-32603" in await payload_of(server)
     assert caplog.records
 
 
@@ -201,7 +208,7 @@ async def test_exceptions_leak_nothing_and_are_logged(error: Any, caplog: pytest
     async def fail_too(ctx: Context, params: Any) -> None:
         fail(ctx, params)
 
-    payload = await server.answer(Request(1, "m"), context())
+    payload = await payload_of(server)
     assert b'"internal error"' in payload
     assert b"secret" not in payload
     assert await server.handle(Notification("n"), context()) is None

@@ -3,10 +3,11 @@
 A session lives exactly as long as its GET stream (A10, H24-C-03): it is open from the ``endpoint`` event on, and once
 closed it never opens again. So it needs no idle limit of its own, a dead peer is found on the stream.
 
-What arrives goes to one reader. A reader that takes messages as they come leaves :attr:`SSESession.queued` at 0; one
-that lets them pile up reports each it takes. While ``max_queued`` of them wait, further ones must wait outside, save
-answers, cancellations and pings, which could otherwise block the very work that would make room. Those have room of
-their own, as much again, and are refused beyond it.
+What arrives goes to one reader. A reader that takes messages as they come has them judged only, and leaves
+:attr:`SSESession.queued` at 0; one that lets them pile up has them received, and reports each it takes. While
+``max_queued`` of them wait, further ones must wait outside, save answers, cancellations and pings, which could
+otherwise block the very work that would make room. Those have room of their own, as much again, and are refused beyond
+it.
 
 Source: MCP 2024-11-05, basic/transports §HTTP with SSE; reference rows A7 and A10.
 """
@@ -70,6 +71,13 @@ class SSESession:
 
     def receive(self, message: Message) -> Verdict:
         """Judge a message and, if it is accepted, count it as queued and in flight."""
+        verdict = self.judge(message)
+        if verdict is None:
+            self.queued += 1
+        return verdict
+
+    def judge(self, message: Message) -> Verdict:
+        """Judge a message and, if it is accepted, count it as in flight."""
         if self.is_closed:
             return UNKNOWN
         queued = self.queued
@@ -94,7 +102,6 @@ class SSESession:
                 return WAIT
             if queued >= 2 * self.max_queued:
                 return FULL
-        self.queued = queued + 1
         return None
 
     def too_many(self, id: RequestId | None = None) -> Refusal:

@@ -42,6 +42,7 @@ class App:
         self.server = server
         self.options = options
         self.shared = Shared(options, allowed_hosts=LOCAL_HOSTS if is_local else None)
+        self._gate = self.shared.gate
         self._sse = SSEHandler.on(self.shared, lambda request: server)
         self._routes: dict[str, Handler] = {}
         self._streamable = StreamableHTTPHandler.on(self.shared, lambda request: server)
@@ -71,7 +72,7 @@ class App:
 
     def __call__(self, request: Request, responder: Responder) -> Awaitable[None] | None:
         """Serve one request: see :data:`~mcpfast.http.interface.Handler`."""
-        stranger = self.shared.gate.stranger(request)
+        stranger = self._gate.stranger(request)
         if stranger is not None:
             refuse(stranger, responder, self.shared.stats)
             return None

@@ -40,7 +40,7 @@ from .threads import run_in_thread
 if TYPE_CHECKING:
     from ..http.asgi import ASGIApp
 
-__all__ = ["Audience", "Server"]
+__all__ = ["Audience", "Server", "encode_answer"]
 
 logger = logging.getLogger("mcpfast.server")
 
@@ -207,7 +207,7 @@ class Server:
         if isinstance(message, Request):
             outcome = self._built_in(message, ctx.peer)
             if outcome is None:
-                outcome = await self._call(message, ctx)
+                outcome = await self.call(message, ctx)
             if type(outcome) is RPCError:
                 data = UNSET if outcome.data is None else outcome.data
                 return ErrorResponse(message.id, outcome.code, outcome.message, data)
@@ -221,31 +221,28 @@ class Server:
         if peer.protocol_version is not None and message.method in self._methods:
             return None
         outcome = self._built_in(message, peer)
-        return None if outcome is None else _encode(message, outcome)
+        return None if outcome is None else encode_answer(message, outcome)
 
-    async def answer(self, message: Request, ctx: Context) -> bytes:
-        """Return the answer to a request as JSON. Only cancellation is raised."""
-        return _encode(message, await self._call(message, ctx))
-
-    async def answer_modern(self, message: Request, ctx: Context) -> tuple[int, bytes]:
-        """Return the HTTP status of an answer of 2026-07-28, and the answer as JSON. Only cancellation is raised."""
+    def answer_modern_now(self, message: Request) -> dict[str, Any] | RPCError | None:
+        """Return what comes of a request of 2026-07-28 that needs no handler, else None."""
         method = message.method
-        outcome: dict[str, Any] | RPCError
         if method in self._methods and method not in REMOVED_METHODS:
-            outcome = await self._call(message, ctx)
-        elif method == "server/discover":
-            outcome = self._discover()
-        else:
-            outcome = RPCError(METHOD_NOT_FOUND, "method not found")
+            return None
+        if method == "server/discover":
+            return self._discover()
+        return RPCError(METHOD_NOT_FOUND, "method not found")
+
+    def encode_modern_answer(self, message: Request, outcome: dict[str, Any] | RPCError) -> tuple[int, bytes]:
+        """Return the HTTP status of an answer of 2026-07-28, and the answer as JSON."""
         if type(outcome) is dict:
             try:
-                return 200, self.encode_modern(message.id, method, outcome)
+                return 200, self.encode_modern(message.id, message.method, outcome)
             except ProtocolError as error:
-                logger.error("answer of %s cannot be sent: %s", method, error)
+                logger.error("answer of %s cannot be sent: %s", message.method, error)
                 outcome = RPCError(INTERNAL_ERROR, "internal error")
         assert isinstance(outcome, RPCError)
         outcome = RPCError(wire_code(outcome.code), outcome.message, outcome.data)
-        return status_of(outcome.code), _encode(message, outcome)
+        return status_of(outcome.code), encode_answer(message, outcome)
 
     def encode_modern(self, id: RequestId, method: str, result: dict[str, Any]) -> bytes:
         """Encode an answer of 2026-07-28, with its type and this server's identity."""
@@ -318,7 +315,11 @@ class Server:
             result["instructions"] = self.instructions
         return result
 
-    async def _call(self, message: Request, ctx: Context) -> dict[str, Any] | RPCError:
+    async def call(self, message: Request, ctx: Context) -> dict[str, Any] | RPCError:
+        """Run the handler of a request, of which there is one, and return what came of it. Only cancellation is raised.
+
+        The answer is this in :func:`encode_answer`.
+        """
         handler = self._methods[message.method]
         params = message.params
         if type(params) is not dict:
@@ -342,7 +343,8 @@ class Server:
         return RPCError(INTERNAL_ERROR, "internal error")
 
 
-def _encode(message: Request, outcome: dict[str, Any] | RPCError) -> bytes:
+def encode_answer(message: Request, outcome: dict[str, Any] | RPCError) -> bytes:
+    """Write the answer to a request that a handler's result, or an error, came of."""
     try:
         if type(outcome) is dict:
             return encode_response(message.id, outcome)

@@ -21,7 +21,6 @@ class Peer:
 
     def __init__(
         self,
-        *,
         session_id: str | None = None,
         principal: Principal | None = None,
         protocol_version: str | None = None,
@@ -74,7 +73,6 @@ class Context:
         self,
         peer: Peer,
         channel: Channel,
-        *,
         request: Request | None = None,
         request_id: RequestId | None = None,
         params: Any = UNSET,

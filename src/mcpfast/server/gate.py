@@ -31,7 +31,16 @@ class Gate:
         resource_metadata: the URL of the document that says where to get a token.
     """
 
-    __slots__ = ("_authenticate", "_forbidden", "_invalid", "_missing", "_required_scopes", "_rules", "is_async")
+    __slots__ = (
+        "_authenticate",
+        "_forbidden",
+        "_invalid",
+        "_missing",
+        "_required_scopes",
+        "_rules",
+        "asks",
+        "is_async",
+    )
 
     def __init__(
         self,
@@ -55,6 +64,8 @@ class Gate:
         self._authenticate = authenticate
         self.is_async = inspect.iscoroutinefunction(authenticate)
         """:meth:`principal` gives something to be awaited."""
+        self.asks = authenticate is not None
+        """There is authentication: :meth:`principal` must be asked."""
 
     def stranger(self, request: Request) -> Refusal | None:
         """Return why a request must not be looked at any further, or None."""
@@ -66,11 +77,6 @@ class Gate:
             # that take the first and readers that take the last must not be played off against each other.
             host, origin = _list(headers, "host"), _list(headers, "origin")
         return self._rules.check(request.scheme, host, origin)
-
-    @property
-    def asks(self) -> bool:
-        """There is authentication: :meth:`principal` must be asked."""
-        return self._authenticate is not None
 
     def principal(self, request: Request) -> Principal | Refusal | Awaitable[Principal | Refusal]:
         """Return who sent a request, or why it is refused."""

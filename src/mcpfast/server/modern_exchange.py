@@ -26,7 +26,7 @@ __all__ = ["ModernExchange", "peer_of"]
 
 def peer_of(meta: dict[str, Any], principal: Principal | None) -> Peer:
     """Return what a request says of the client that sent it; nothing is taken from earlier ones (M26-S-49)."""
-    peer = Peer(principal=principal, protocol_version=LATEST)
+    peer = Peer(None, principal, LATEST)
     peer.client_capabilities = meta[CAPABILITIES_KEY]
     info = meta.get(CLIENT_INFO_KEY)
     if type(info) is dict:
@@ -53,11 +53,15 @@ class ModernExchange:
     async def run(self, peer: Peer, request: Request) -> None:
         """Serve the request."""
         message, shared, hosted = self._message, self._shared, self._hosted
-        ctx = Context(peer, self, request=request, request_id=message.id, params=message.params, state=hosted.state)
+        server = hosted.server
+        ctx = Context(peer, self, request, message.id, message.params, hosted.state)
         shared.load.in_flight += 1
         waits_in = shared.patience.add(self) if self._form is not Form.JSON else None
         try:
-            status, payload = await hosted.server.answer_modern(message, ctx)
+            outcome = server.answer_modern_now(message)
+            if outcome is None:
+                outcome = await server.call(message, ctx)
+            status, payload = server.encode_modern_answer(message, outcome)
             ctx.is_done = True
             if self._answer is None and self._form is not Form.STREAM:
                 shared.stats.messages_out += 1

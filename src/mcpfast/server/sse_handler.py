@@ -75,6 +75,7 @@ class SSEHandler:
 
     def _begin(self, get_server: GetServer, shared: Shared) -> None:
         self.shared = shared
+        self._gate = shared.gate
         self._get_server = get_server
         self._sessions: dict[str, SSEServerSession | SSEConnection] = {}
         self._raw_tasks: dict[str, asyncio.Task[None]] = {}
@@ -83,7 +84,7 @@ class SSEHandler:
 
     def __call__(self, request: Request, responder: Responder) -> Awaitable[None] | None:
         """Serve one request: see :data:`~mcpfast.http.interface.Handler`."""
-        stranger = self.shared.gate.stranger(request)
+        stranger = self._gate.stranger(request)
         if stranger is not None:
             refuse(stranger, responder, self.shared.stats)
             return None
@@ -93,7 +94,7 @@ class SSEHandler:
         """Serve a request whose Origin and Host were checked."""
         method = request.method
         if method == "POST":
-            if not self.shared.gate.asks:
+            if not self._gate.asks:
                 return self._post(None, request, responder)
             return self._as_principal(self._post, request, responder)
         if method == "GET":
@@ -105,7 +106,7 @@ class SSEHandler:
 
     def _as_principal(self, answer: _Answer, request: Request, responder: Responder) -> Awaitable[None] | None:
         """Let ``answer`` answer a request of somebody known, or of anybody if there is no authentication."""
-        gate = self.shared.gate
+        gate = self._gate
         if not gate.asks:
             return answer(None, request, responder)
         if gate.is_async:
@@ -122,7 +123,7 @@ class SSEHandler:
     async def _when_known(
         self, found: Awaitable[Principal | Refusal] | None, answer: _Answer, request: Request, responder: Responder
     ) -> None:
-        principal = self.shared.gate.principal(request) if found is None else found
+        principal = self._gate.principal(request) if found is None else found
         if not isinstance(principal, (Principal, Refusal)):
             principal = await principal
         if isinstance(principal, Refusal):
@@ -146,7 +147,7 @@ class SSEHandler:
                 return None
             session = self._sessions.get(session_id)
         # Somebody else's session is not told apart from one that is not there (C065).
-        if session is None or not is_owner(_owner(session), principal):
+        if session is None or not (session.principal is principal or is_owner(session.principal, principal)):
             refuse(UNKNOWN, responder, shared.stats)
             return None
         return receive_post(session, request, responder, shared.stats, shared.options.max_body_bytes)
@@ -306,10 +307,6 @@ async def _run_raw(application: RawApplication, connection: SSEConnection) -> No
         logger.exception("the application of a connection failed")
     finally:
         connection.end("server_closed")
-
-
-def _owner(session: SSEServerSession | SSEConnection) -> Principal | None:
-    return session.peer.principal if isinstance(session, SSEServerSession) else session.principal
 
 
 def _session_id(request: Request) -> str | None:

@@ -52,7 +52,7 @@ def receive_post(
     target: PostTarget, request: Request, responder: Responder, stats: Stats, max_body_bytes: int
 ) -> Awaitable[None] | None:
     """Take a POST's message to ``target`` and answer the POST. Needs no task in the common case."""
-    content_type = request.headers.find(b"content-type")
+    content_type = request.headers.fields.get(b"content-type")
     if content_type != b"application/json" and not is_json(content_type):
         refuse(WRONG_TYPE, responder, stats)
         return None

@@ -27,6 +27,7 @@ from ..jsonrpc import Request as RPCRequest
 from ..protocol.refusal import Refusal
 from ..protocol.revisions import REVISIONS
 from ..protocol.sse_session import CANCELLED, FULL, PING, WAIT, SSESession, Verdict
+from .application import encode_answer
 from .context import Context, Peer
 from .hosting import Hosted
 from .pending import PendingRequests
@@ -46,10 +47,12 @@ class SSEServerSession:
         "_machine",
         "_on_closed",
         "_pending",
+        "_server",
         "_shared",
         "_stream",
         "endpoint",
         "peer",
+        "principal",
         "request",
     )
 
@@ -68,9 +71,12 @@ class SSEServerSession:
         self.request = request
         """The GET that opened it."""
         self.peer = peer
+        self.principal = peer.principal
+        """Who opened it."""
         self._shared = shared
         self._loop = shared.loop
         self._hosted = hosted
+        self._server = hosted.server
         self._machine = machine
         self._on_closed = on_closed  # called with the session's id and the reason
         self._pending: PendingRequests | None = None
@@ -117,12 +123,10 @@ class SSEServerSession:
             type(message) is Notification
             and len(self._machine.in_flight) >= self._machine.max_in_flight
             and message.method != CANCELLED
-            and self._hosted.server.hears(message.method)
+            and self._server.hears(message.method)
         ):
             return self._machine.too_many()  # its handler is work too
-        verdict = self._machine.receive(message)
-        if verdict is None:
-            self._machine.taken()
+        verdict = self._machine.judge(message)
         return FULL if verdict is WAIT else verdict
 
     async def deliver_later(self, message: Message, request: Request) -> Refusal | None:
@@ -130,16 +134,9 @@ class SSEServerSession:
 
     def run(self, message: Message, request: Request) -> None:
         if type(message) is RPCRequest:
-            payload = self._hosted.server.answer_now(message, self.peer)
+            payload = self._server.answer_now(message, self.peer)
             if payload is None:
-                ctx = Context(
-                    self.peer,
-                    self,
-                    request=request,
-                    request_id=message.id,
-                    params=message.params,
-                    state=self._hosted.state,
-                )
+                ctx = Context(self.peer, self, request, message.id, message.params, self._hosted.state)
                 self._spawn(message.id, ctx, self._serve(message, ctx))
             elif not self._stream.is_behind:
                 self._machine.answered(message.id)
@@ -150,7 +147,7 @@ class SSEServerSession:
         elif type(message) is Notification:
             if message.method == CANCELLED:
                 self._cancel(message.params)
-            if self._hosted.server.hears(message.method):
+            if self._server.hears(message.method):
                 self._notified(message, request)
         else:
             assert isinstance(message, (Response, ErrorResponse))
@@ -182,10 +179,10 @@ class SSEServerSession:
         in_flight = self._machine.in_flight
         id = message.id
         try:
-            if not begin(ctx):
+            if not begin(ctx, self._loop):
                 return
             try:
-                payload = await self._hosted.server.answer(message, ctx)
+                outcome = await self._server.call(message, ctx)
             except asyncio.CancelledError:
                 if ctx.is_cancelled:
                     return
@@ -194,6 +191,7 @@ class SSEServerSession:
                 return
             ctx.is_done = True
             if not ctx.is_cancelled:
+                payload = encode_answer(message, outcome)
                 stream = self._stream
                 if stream.is_behind:
                     await stream.send(payload)
@@ -209,7 +207,7 @@ class SSEServerSession:
 
     async def _answer_later(self, id: Any, ctx: Context, payload: bytes) -> None:
         try:
-            if begin(ctx):
+            if begin(ctx, self._loop):
                 await self._stream.send(payload)
         except (asyncio.CancelledError, TransportClosed):
             return
@@ -229,13 +227,13 @@ class SSEServerSession:
 
     def _notified(self, message: Notification, request: Request) -> None:
         key: Any = object()
-        ctx = Context(self.peer, self, request=request, params=message.params, state=self._hosted.state)
+        ctx = Context(self.peer, self, request, None, message.params, self._hosted.state)
         self._spawn(key, ctx, self._serve_notification(key, message, ctx))
 
     async def _serve_notification(self, key: Any, message: Notification, ctx: Context) -> None:
         try:
-            if begin(ctx):
-                await self._hosted.server.notified(message, ctx)
+            if begin(ctx, self._loop):
+                await self._server.notified(message, ctx)
         except asyncio.CancelledError:
             return
         finally:

@@ -22,6 +22,7 @@ from ..protocol.http_session import UNKNOWN_SESSION, HTTPSession, Stream
 from ..protocol.refusal import Refusal
 from ..protocol.sse_session import CANCELLED, PING
 from .answer import Answer, Form
+from .application import encode_answer
 from .context import Context, Peer
 from .gate import refuse
 from .hosting import Hosted
@@ -180,7 +181,7 @@ class StreamableSession:
                 limit = self._shared.options.max_in_flight
                 if len(self._notified_now) >= limit:
                     return Refusal(503, "in_flight", f"session has {limit} notifications in work, the limit")
-                ctx = Context(self.peer, self, request=request, params=message.params, state=self._hosted.state)
+                ctx = Context(self.peer, self, request, None, message.params, self._hosted.state)
                 key = object()
                 self._notified_now[key] = ctx
                 self._run(self._serve_notification(key, message, ctx))
@@ -198,14 +199,7 @@ class StreamableSession:
 
     def _start(self, message: RPCRequest, post: Post, request: Request, payload: bytes | None) -> None:
         """Run a request's handler, or deliver the answer that is known already."""
-        ctx = Context(
-            self.peer,
-            post,
-            request=request,
-            request_id=message.id,
-            params=message.params,
-            state=self._hosted.state,
-        )
+        ctx = Context(self.peer, post, request, message.id, message.params, self._hosted.state)
         post.stream.owed[message.id] = Running(ctx, post)
         self._run(self._serve(message, ctx, post, payload))
 
@@ -215,11 +209,11 @@ class StreamableSession:
 
     async def _serve(self, message: RPCRequest, ctx: Context, post: Post, payload: bytes | None) -> None:
         try:
-            if not begin(ctx):
+            if not begin(ctx, self._shared.loop):
                 return
             if payload is None:
                 try:
-                    payload = await self._hosted.server.answer(message, ctx)
+                    payload = encode_answer(message, await self._hosted.server.call(message, ctx))
                 except asyncio.CancelledError:
                     if ctx.is_cancelled:
                         return
@@ -279,7 +273,7 @@ class StreamableSession:
 
     async def _serve_notification(self, key: object, message: Notification, ctx: Context) -> None:
         try:
-            if begin(ctx):
+            if begin(ctx, self._shared.loop):
                 await self._hosted.server.notified(message, ctx)
         except asyncio.CancelledError:
             return
