@@ -657,6 +657,19 @@ async def test_answers_that_pile_up_hold_the_server_back(anyio_backend: Any, mon
 # The end
 
 
+async def test_a_call_is_told_that_it_was_the_server_who_ended_the_stream(anyio_backend: Any) -> None:
+    """A clean end has no cause, but it is not the client who is closed."""
+    script = SSEScript(on_post=silent_to("slow"))
+    async with ScriptedServer(script) as server, connect(server.url, "sse") as client:
+        asking = asyncio.ensure_future(client.request("slow"))
+        await script.until(lambda: "slow" in script.methods())
+        script.streams[0].end_stream()
+        with pytest.raises(TransportClosed, match="connection ended: the server closed it"):
+            await asyncio.wait_for(asking, WAIT_S)
+        with pytest.raises(TransportClosed, match="connection ended: the server closed it"):
+            await client.request("x")
+
+
 async def test_the_end_of_the_stream_fails_what_waits_with_its_cause(anyio_backend: Any) -> None:
     """H24-C-03"""
     script = SSEScript(on_post=silent_to("slow"))

@@ -102,6 +102,7 @@ class Session:
         self._is_paused = False
         self._is_ended = False
         self._cause: Exception | None = None
+        self._clean_end = "client is closed"  # what a call is told where there is no cause
         self.listeners: set[Receiver] = set()
         """Subscriptions, which are told of the end too."""
         self.envelope: Envelope | None = None
@@ -254,6 +255,8 @@ class Session:
             call.fail(error)
 
     def receive_end(self, cause: Exception | None) -> None:
+        if not self._is_ended:
+            self._clean_end = "connection ended: the server closed it"
         self._finish(cause)
         self.keeper.end()
 
@@ -342,7 +345,7 @@ class Session:
     # The end
 
     def _closed_error(self) -> TransportClosed:
-        error = TransportClosed("client is closed" if self._cause is None else f"connection ended: {self._cause}")
+        error = TransportClosed(self._clean_end if self._cause is None else f"connection ended: {self._cause}")
         error.__cause__ = self._cause
         return error
 
