@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
-import os
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -16,24 +15,11 @@ import mcpfast
 from mcpfast import RPCError, Server, TransportClosed, connect, serve
 from mcpfast.jsonrpc import Request
 from mcpfast.server import MemoryEventStore
-from tests.interop.node import NodeError, NodePeer, Unavailable, install, program
+from tests.interop.node import NodeError, NodePeer
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(240)]  # the first test may install the SDK
 
 MILLION = 1_000_000
-
-
-@pytest.fixture(scope="session")
-def peers(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
-    """Give the path of a peer's program by its name."""
-    try:
-        installed = install()
-    except Unavailable as reason:
-        if os.environ.get("MCPFAST_REQUIRE_INTEROP") == "1":
-            pytest.fail(f"the TypeScript SDK must be tested here, but {reason}")
-        pytest.skip(f"the TypeScript SDK cannot run here: {reason}")
-    folder = tmp_path_factory.mktemp("typescript")
-    return lambda name: program(name, installed, folder)
 
 
 async def until(condition: Callable[[], Awaitable[bool]]) -> None:
