@@ -26,12 +26,16 @@ None per call and none per event.
 =================  ==========================================================================
 ``auth``           drives Auth objects of httpx and httpx2 around a request
 ``channel``        what a transport and the user of it owe each other
+``detection``      which transport and revision a server speaks
 ``client``         Client: request, notify, handlers
 ``connecting``     connect(): from an address to an initialized client
 ``connection``     raw messages through a bounded queue
 ``handlers``       runs the handlers of notifications, in order
 ``keeper``         the one task of a connection, which sees to its end
+``listen``         client.listen(): subscriptions of 2026-07-28
+``modern_calls``   what calls of 2026-07-28 have beyond the rest: tool headers, result types
 ``posting``        one message as a POST: accepted or refused, within its time
+``restarting``     a new session where the server has ended the present one
 ``sender``         requests with the user's headers and auth; redirects; what a refusal means
 ``session``        calls over a channel: ids, answers, cancellation, the server's requests
 ``sse``            HTTP+SSE (2024-11-05)
