@@ -169,6 +169,27 @@ async def test_an_answer_that_came_before_the_end_is_not_resumed(anyio_backend: 
         assert not script.gets
 
 
+async def test_a_call_that_is_given_up_is_not_resumed(anyio_backend: Any) -> None:
+    """C042: nor is one that was answered on the GET stream while its own waited to be taken up."""
+    script = StreamableScript()
+    script.on("x", cut(b"id: p0\nretry: 100\ndata: \n\n"))
+
+    async def listening(peer: Peer, message: Any) -> None:
+        peer.start_stream()
+        await server.until(lambda: script.methods().count("x") == 2)
+        peer.chunk(result_event(script.last("x")[0], {"elsewhere": True}))
+        await peer.until_left()
+
+    script.on("GET", listening)
+    async with ScriptedServer(script) as server, link(script, server) as client:
+        with pytest.raises(RequestTimeout):
+            await client.request("x", timeout=0.05)
+        await server.until(lambda: "notifications/cancelled" in script.methods())
+        assert await client.request("x", timeout=WAIT_S) == {"elsewhere": True}
+        await asyncio.sleep(0.2)
+        assert [received.header("last-event-id") for received in script.gets] == [None]
+
+
 async def test_a_stream_without_ids_that_ends_is_an_error_at_once(anyio_backend: Any) -> None:
     """B7"""
     script = StreamableScript()

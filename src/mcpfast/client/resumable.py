@@ -129,8 +129,11 @@ class ResumableStream:
     # Connections
 
     def connect(self) -> None:
-        """Ask for the stream with a GET."""
+        """Ask for the stream with a GET, if there is still something to wait for."""
         self._timer = None
+        if not self._owner.wants_more():  # answered elsewhere, or given up, while it waited to be taken up
+            self._finish(None)
+            return
         template = self._template
         assert template is not None
         extra = []
