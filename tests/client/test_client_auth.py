@@ -136,8 +136,24 @@ async def test_a_refusal_in_spite_of_a_new_token_reaches_the_caller(anyio_backen
         await server.until(lambda: server.open_connections == 0)
 
 
+async def test_a_refusal_is_the_news_when_no_token_could_be_had(anyio_backend: Any, library: Any) -> None:
+    """C064: the flow ends with its own request; what was refused is ours."""
+    guard = Guard(SSEScript(), "never")
+    async with ScriptedServer(guard) as server:
+
+        class Failing(library.Auth):  # type: ignore[misc, name-defined]
+            def auth_flow(self, request: Any) -> Any:
+                yield request
+                yield library.Request("GET", f"{server.origin}/token")
+
+        with pytest.raises(AuthorizationRequired) as caught:
+            await connect(server.url, "sse", auth=Failing()).__aenter__()
+        assert caught.value.challenge == 'Bearer error="invalid_token"'
+        assert (guard.refused, guard.tokens_given) == (1, 1)
+
+
 async def test_a_flow_without_end_is_stopped(anyio_backend: Any, library: Any) -> None:
-    """C064"""
+    """C064: by the refusal itself, as the caller can do something about that."""
     guard = Guard(SSEScript(), "never")
     async with ScriptedServer(guard) as server:
 
@@ -146,9 +162,21 @@ async def test_a_flow_without_end_is_stopped(anyio_backend: Any, library: Any) -
                 while True:
                     yield request
 
-        with pytest.raises(ProtocolError, match=r"GET .* 4 times"):
+        with pytest.raises(AuthorizationRequired, match="who are you") as caught:
             await connect(server.url, "sse", auth=Stubborn()).__aenter__()
+        assert caught.value.challenge == 'Bearer error="invalid_token"'
         assert guard.refused == 3
+
+        guard.token = "let-in"
+
+        class Unsatisfied(library.Auth):  # type: ignore[misc, name-defined]
+            def auth_flow(self, request: Any) -> Any:
+                request.headers["Authorization"] = "Bearer let-in"
+                while True:
+                    yield request
+
+        with pytest.raises(ProtocolError, match=r"GET .* 4 times"):
+            await connect(server.url, "sse", auth=Unsatisfied()).__aenter__()
 
         class Chatty(library.Auth):  # type: ignore[misc, name-defined]
             def auth_flow(self, request: Any) -> Any:

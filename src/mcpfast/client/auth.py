@@ -68,18 +68,22 @@ class AuthFlow:
         tries = own = 0
         flow = self._auth.async_auth_flow(request)
         answer: ClientResponse | None = None
+        refusal: ClientResponse | None = None
         try:
             request = await flow.__anext__()
             while True:
                 if request.url == ours and request.method == template.method:
                     tries += 1
+                    if tries > MAX_TRIES and refusal is not None:
+                        return refusal  # whatever the flow still hopes for, this is the news
                     if tries > MAX_TRIES:
                         raise ProtocolError(f"auth flow asked for {template.method} {template.url} {tries} times")
                     answer = await fetch(template, _fields_of(request))
                     if answer.status >= 400:
-                        answer, content = await _read(answer)
+                        refusal, content = await _read(answer)
+                        answer = refusal
                     else:
-                        content = b""
+                        refusal, content = None, b""
                     reply = library.Response(answer.status, headers=_plain(answer), content=content, request=request)
                 else:
                     own += 1
@@ -91,15 +95,16 @@ class AuthFlow:
                     request = await flow.asend(reply)
                 except StopAsyncIteration:
                     break
-                if answer is not None:
+                if answer is not None and answer is not refusal:  # a refusal is read, and holds nothing
                     answer.discard()
-                    answer = None
+                answer = None
         except BaseException:
             if answer is not None:
                 answer.close()
             raise
         finally:
             await flow.aclose()
+        answer = answer or refusal  # a flow that failed to get a token ends with that
         if answer is None:
             raise ProtocolError("auth flow ended without sending the request")
         return answer
