@@ -387,11 +387,14 @@ async def test_body_that_drips_in_is_refused_with_408() -> None:
     assert made.sent[0]["status"] == 408
 
 
-async def test_body_without_length_in_http2_is_read() -> None:
+@pytest.mark.parametrize("http_version", ["1.1", "2"])
+async def test_body_that_no_header_announces_is_read(http_version: str) -> None:
+    """HTTP/2 need not announce it, and gateways that make the scope themselves leave the headers out."""
+
     async def handler(request: Request, responder: Responder) -> None:
         responder.respond(200, (), await request.body())
 
-    made = call(ASGIApp(handler), "POST", http_version="2")
+    made = call(ASGIApp(handler), "POST", http_version=http_version)
     made.to_receive.put_nowait({"type": "http.request", "body": b"one", "more_body": True})
     made.to_receive.put_nowait({"type": "http.request", "body": b"two"})
     await made.returns()

@@ -38,6 +38,7 @@ Send: TypeAlias = "Callable[[Message], Awaitable[None]]"
 # A body announced to be no larger is read before the handler is called, which can then answer at once.
 _READ_AHEAD_BYTES = 64 << 10
 _CANCEL_WAIT_S = 1.0
+_RARELY_WITH_BODY = frozenset({"GET", "HEAD", "DELETE", "OPTIONS"})
 
 
 class ASGIExchange:
@@ -79,8 +80,14 @@ class ASGIExchange:
             length = int(announced) if announced.isdigit() and len(announced) <= 18 else 0
             has_body = length > 0
         else:
+            # What is there, ``receive`` tells: HTTP/2 and gateways announce nothing. Only where a body is the exception
+            # is nobody made to wait for one.
             length = 0
-            has_body = b"transfer-encoding" in headers.fields or scope.get("http_version", "1.1")[0] != "1"
+            has_body = (
+                scope["method"] not in _RARELY_WITH_BODY
+                or b"transfer-encoding" in headers.fields
+                or scope.get("http_version", "1.1")[0] != "1"
+            )
         self._length = length
         self._input = ASGIInput(self, receive, length, has_body)
         path: str = scope["path"]
