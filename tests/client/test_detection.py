@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -27,13 +26,6 @@ from tests.support.scripted_streamable import StreamableScript, body_of, error_o
 pytestmark = pytest.mark.anyio
 
 DISCOVER = "server/discover"
-
-
-@pytest.fixture(autouse=True)
-def forgotten() -> Iterator[None]:
-    detection.forget_all()
-    yield
-    detection.forget_all()
 
 
 def discovered(*versions: str) -> Any:
@@ -310,6 +302,24 @@ async def test_what_was_found_out_is_remembered_and_found_out_anew_when_it_fails
         script.posts.clear()
         assert await enter_and_leave(url) == ("2026-07-28", None)
         assert script.methods() == [DISCOVER]
+
+
+async def test_another_server_in_the_same_place_is_asked_again(anyio_backend: Any) -> None:
+    """M26-C-26: also when it still answers to initialize."""
+    script = StreamableScript()
+    async with ScriptedServer(script) as server:
+        url = script.url(server)
+        await enter_and_leave(url)
+
+        def newer(peer: Peer, message: Any) -> None:
+            info = {"name": "scripted", "version": "2"}
+            result = {"protocolVersion": "2025-11-25", "capabilities": {}, "serverInfo": info}
+            peer.respond(200, body_of(message, result), "mcp-session-id: s2")
+
+        script.on("initialize", newer)
+        script.on(DISCOVER, discovered("2026-07-28"))
+        assert await enter_and_leave(url) == ("2026-07-28", None)
+        assert len(script.deletes) == 2, "the session that was begun in vain is ended"
 
 
 async def test_an_outage_does_not_make_it_forgotten(anyio_backend: Any) -> None:

@@ -44,7 +44,8 @@ MAX_REMEMBERED = 1000
 # Statuses that say nothing of the server's age: it wants something of us, or cannot answer now.
 _NOT_OF_AGE = frozenset({401, 402, 403, 407, 408, 409, 421, 423, 424, 425, 428, 429, 431, 451})
 
-_remembered: dict[str, str] = {}  # endpoint -> "legacy" | "sse", oldest first; "modern" is what is tried first anyway
+# By endpoint, oldest first: "legacy" or "sse" (what is newer is tried first anyway), and who answered.
+_remembered: dict[str, tuple[str, Any]] = {}
 
 
 @dataclass
@@ -81,30 +82,39 @@ async def reach(plan: Plan) -> Client:
         return await _over_sse(plan)
     endpoint = plan.url.origin + plan.url.path
     if plan.sse is not None and version is None and endpoint in _remembered:
-        known = _remembered[endpoint]
+        known, who = _remembered[endpoint]
         try:
-            return await (_over_sse(plan) if known == "sse" else _by_initialize(plan))
+            client = await (_over_sse(plan) if known == "sse" else _by_initialize(plan))
         except (MCPFastError, OSError) as error:
             if not _may_be_of_age(error):
                 raise
-            del _remembered[endpoint]  # it is another server now: look again
+        else:
+            if _identity(client) == who:
+                return client
+            await client.close()
+        _remembered.pop(endpoint, None)  # it is another server now: look again
     try:
         client = await _over_streamable(plan)
     except (RPCError, HTTPStatusError, ProtocolError) as error:
         if plan.sse is None or version in MODERN or not _may_be_http_sse(error):
             raise
         client = await _over_sse_instead(plan, error)
-        _remember(endpoint, "sse")
+        _remember(endpoint, "sse", client)
     else:
         if client.protocol_version in LEGACY:
-            _remember(endpoint, "legacy")
+            _remember(endpoint, "legacy", client)
     return client
 
 
-def _remember(endpoint: str, what: str) -> None:
+def _remember(endpoint: str, what: str, client: Client) -> None:
     while len(_remembered) >= MAX_REMEMBERED:
         del _remembered[next(iter(_remembered))]
-    _remembered[endpoint] = what
+    _remembered[endpoint] = (what, _identity(client))
+
+
+def _identity(client: Client) -> Any:
+    """Return what tells a server from a newer one that took its place and still answers to ``initialize``."""
+    return client.server_info, client.server_capabilities
 
 
 # The ways
