@@ -203,3 +203,44 @@ async def test_other_paths_are_not_found(path: str, status: int) -> None:
 async def test_options_of_connections_are_refused() -> None:
     with pytest.raises(TypeError, match=r"asgi\(\) has no option 'max_connections'"):
         make_server().asgi(max_connections=1)
+
+
+@pytest.mark.parametrize("cut", ["before", "during"])
+async def test_a_server_whose_grace_is_over_is_not_kept_for_another(cut: str) -> None:
+    """C074: as uvicorn stops: it cancels what runs when its own grace is over, and leaves the lifespan just then."""
+    server = make_server()
+    began, cancelled = asyncio.Event(), asyncio.Event()
+
+    @server.method("long")
+    async def long(ctx: Context, params: dict[str, Any]) -> dict[str, Any]:
+        began.set()
+        try:
+            await asyncio.sleep(1000)
+        except asyncio.CancelledError:
+            cancelled.set()
+            raise
+        return {}
+
+    app = server.asgi(shutdown_grace_s=1000)
+    incoming, outgoing, task = await run_lifespan(app)
+    hello = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "c", "version": "1"}}
+    first = Call(app, "POST", "/mcp", json.dumps(request_of(1, "initialize", hello)).encode())
+    await asyncio.wait_for(first.task, 5)
+    session = dict(first.sent[0]["headers"])[b"mcp-session-id"]
+    headers = [(b"host", b"testserver"), (b"content-type", b"application/json"), (b"mcp-session-id", session)]
+    call = Call(app, "POST", "/mcp", json.dumps(request_of(2, "long", {})).encode(), headers=headers)
+    await asyncio.wait_for(began.wait(), 5)
+
+    if cut == "before":
+        call.task.cancel()
+    incoming.put_nowait({"type": "lifespan.shutdown"})
+    if cut == "during":
+        await asyncio.sleep(0)
+        call.task.cancel()
+    assert (await asyncio.wait_for(outgoing.get(), 5))["type"] == "lifespan.shutdown.complete"
+    assert cancelled.is_set()
+    await asyncio.wait_for(asyncio.gather(task, call.task, return_exceptions=True), 5)
+
+
+def request_of(number: int, method: str, params: dict[str, Any]) -> dict[str, Any]:
+    return {"jsonrpc": "2.0", "id": number, "method": method, "params": params}

@@ -129,6 +129,7 @@ class ASGIExchange:
             # so that clients see a clean end and the server has nothing to complain of.
             if not self._is_interrupted:
                 is_cancelled = True
+                self._app.cut_off()
                 await self._finish_early()
         except OSError:
             pass  # how ASGI's send() says that the client has left

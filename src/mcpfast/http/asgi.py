@@ -39,12 +39,14 @@ class ASGIApp:
         *,
         lifespan: Callable[[], AbstractAsyncContextManager[Any]] | None = None,
         limits: HTTPLimits | None = None,
+        on_cut_off: Callable[[], None] | None = None,
     ) -> None:
         """
         Args:
             lifespan: entered when the ASGI server starts, left when it stops. What it yields is every
                 request's ``state``.
             limits: those on bodies and on slow readers hold here.
+            on_cut_off: called when the ASGI server has cancelled a request, as it does at the end of its grace.
         """
         self.handler = handler
         self.limits = limits or HTTPLimits()
@@ -53,6 +55,7 @@ class ASGIApp:
         self.bytes_out = 0
         self._lifespan = lifespan
         self._lifespan_depth = 0
+        self._on_cut_off = on_cut_off
         self._requests = 0
         self._in_flight = 0
         self._refused: Counter[str] = Counter()
@@ -140,6 +143,10 @@ class ASGIApp:
         self.loop = loop
         self.deadlines = Deadlines.for_loop(loop)
         self.long_waits = LongWaits(self.deadlines)
+
+    def cut_off(self) -> None:
+        if self._on_cut_off is not None:
+            self._on_cut_off()
 
     def count_refused(self, reason: str) -> None:
         self._refused[reason] += 1

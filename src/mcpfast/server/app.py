@@ -27,6 +27,9 @@ __all__ = ["App", "asgi_app"]
 
 logger = logging.getLogger("mcpfast.server")
 
+# A request cancelled so shortly before the lifespan is left was cancelled because the server stops.
+_CUT_OFF_S = 1.0
+
 
 class App:
     """The Handler of a whole server.
@@ -120,7 +123,7 @@ def asgi_app(server: Server, options: Mapping[str, Any]) -> ASGIApp:
     from ..http.asgi import ASGIApp
 
     handler = _AppOfLoop(server, ServerOptions.of(options, APP, "asgi()"))
-    return ASGIApp(handler, lifespan=handler.lifespan, limits=handler.options.http_limits())
+    return ASGIApp(handler, lifespan=handler.lifespan, limits=handler.options.http_limits(), on_cut_off=handler.cut_off)
 
 
 class _AppOfLoop:
@@ -131,6 +134,8 @@ class _AppOfLoop:
         self.options = options
         self._app = App(server, options)
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._cut_off_at: float | None = None
+        self._is_draining = False
 
     def __call__(self, request: Request, responder: Responder) -> Awaitable[None] | None:
         loop = asyncio._get_running_loop()
@@ -140,16 +145,31 @@ class _AppOfLoop:
 
     @asynccontextmanager
     async def lifespan(self) -> AsyncIterator[None]:
-        app = self._renew(asyncio.get_running_loop())
+        loop = asyncio.get_running_loop()
+        app = self._renew(loop)
         await app.start()
         try:
             yield
         finally:
-            await app.drain()
-            await app.stop()
+            # An ASGI server leaves the lifespan when its requests have ended. If it had to cancel some, its own grace
+            # is over, and a second one would only make it late (C074): nobody is there to take what still runs.
+            is_late = self._cut_off_at is not None and loop.time() - self._cut_off_at < _CUT_OFF_S
+            self._is_draining = True
+            try:
+                await app.drain(0.0 if is_late else None)
+                await app.stop()
+            finally:
+                self._is_draining = False
+
+    def cut_off(self) -> None:
+        """The ASGI server has cancelled a request: because it stops, if it leaves the lifespan as well."""
+        self._cut_off_at = asyncio.get_running_loop().time()
+        if self._is_draining:
+            self._app.hurry()
 
     def _renew(self, loop: asyncio.AbstractEventLoop | None) -> App:
         if self._loop is not None:
             self._app = App(self.server, self.options)
         self._loop = loop
+        self._cut_off_at = None
         return self._app
