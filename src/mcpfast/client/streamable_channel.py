@@ -400,10 +400,3 @@ class StreamableChannel:
                 attempt.cancel()
         if trouble is not None:
             self.options.logger.warning("session could not be deleted on the server: %s", trouble)
-
-
-def message_parts(message: Message) -> tuple[str | None, Any]:
-    """Return method and params of a message, for :meth:`StreamableChannel.post`."""
-    if isinstance(message, (Request, Notification)):
-        return message.method, message.params
-    return None, None
