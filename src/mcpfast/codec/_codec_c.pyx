@@ -924,16 +924,18 @@ cdef object build_frame(Text *data, object event, object id, object retry, Build
         int overflow = 0
         Py_ssize_t size = 1               # the blank line
         Py_ssize_t data_size = 0
+        Py_ssize_t head_size
         char *out
     if data != NULL:
         data_size = lines_size(6, data, False)
         size += data_size
-        if event is None and id is None and retry is None and data_size == 6 + data.size + 1:
-            # Data of one line and nothing else: the most common of all.
-            frame = reserve_frame(size, into, &out)
-            memcpy(out, b"data: ", 6)
-            memcpy(out + 6, data.start, data.size)
-            memcpy(out + 6 + data.size, b"\n\n", 2)
+        if id is None and retry is None and data_size == 6 + data.size + 1 and (event is None or event is MESSAGE):
+            # Data of one line, and at most the event that MCP's streams have: the most common of all.
+            head_size = 6 if event is None else 21
+            frame = reserve_frame(head_size + data.size + 2, into, &out)
+            memcpy(out, b"data: " if event is None else b"event: message\ndata: ", head_size)
+            memcpy(out + head_size, data.start, data.size)
+            memcpy(out + head_size + data.size, b"\n\n", 2)
             return frame
     if event is not None:
         kept_name = utf8_name(False, event, &name)
