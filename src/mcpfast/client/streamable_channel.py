@@ -21,7 +21,7 @@ from ..http.client_interface import ClientResponse
 from ..http.client_request import URL, RequestTemplate
 from ..http.deadlines import Deadlines
 from ..http.interface import HeaderList
-from ..jsonrpc import INVALID_REQUEST, ErrorResponse, Message, Notification, Request, RequestId, Response
+from ..jsonrpc import INVALID_REQUEST, ErrorResponse, Message, Request, RequestId, Response
 from ..protocol.envelope import mirrored_headers, mirrored_name, revision_of
 from ..protocol.headers import EVENT_STREAM, JSON
 from ..protocol.reconnection import RetryPolicy
