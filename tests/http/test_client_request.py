@@ -20,6 +20,8 @@ from mcpfast.http.client_request import URL, RequestTemplate, header_list
         ("http://example.com?q=1", "example.com", "/?q=1"),
         ("http://example.com/a#fragment", "example.com", "/a"),
         ("http://example.com/mcp/", "example.com", "/mcp/"),
+        ("http://example.com/mcp?", "example.com", "/mcp?"),
+        ("http://example.com/mcp#a?b", "example.com", "/mcp"),
         ("http://example.com/a%20b/é", "example.com", "/a%20b/%C3%A9"),
         ("http://example.com/?q=é", "example.com", "/?q=%C3%A9"),
         ("http://[::1]:8000/x", "[::1]:8000", "/x"),

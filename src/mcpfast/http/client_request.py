@@ -77,7 +77,8 @@ class URL:
         """Host, and port unless it is the scheme's default: the ``Host`` field."""
         self.origin = f"{self.scheme}://{self.netloc}"
         self.path = quote(parts.path, safe=_TARGET_SAFE) or "/"
-        self.target = f"{self.path}?{quote(parts.query, safe=_TARGET_SAFE)}" if parts.query else self.path
+        has_query = "?" in text.partition("#")[0]  # an empty one is one too
+        self.target = f"{self.path}?{quote(parts.query, safe=_TARGET_SAFE)}" if has_query else self.path
         """Path and query, as the request line has them."""
         self.text = self.origin + self.target
         self.authorization = _basic(parts.username, parts.password)
