@@ -200,7 +200,7 @@ async def test_white_space_around_values_is_removed(served: Served) -> None:
         client.send(b"GET /x HTTP/1.1\r\nHost: a \r\nMcp-Name: \t echo \t \r\nX-Blank: \t\r\nX-In:  a  b \r\n\r\n")
         assert (await client.response()).status == 200
     headers = served.requests[0].headers
-    assert headers.raw == [(b"host", b"a"), (b"mcp-name", b"echo"), (b"x-blank", b""), (b"x-in", b"a  b")]
+    assert list(headers.raw) == [(b"host", b"a"), (b"mcp-name", b"echo"), (b"x-blank", b""), (b"x-in", b"a  b")]
 
 
 async def test_trailers_are_dropped(served: Served) -> None:
@@ -350,11 +350,10 @@ async def test_repeated_head_is_read_anew_where_it_differs(served: Served, same:
             client.send(b"z" * size)
             response = await client.response()
             assert (response.status, len(response.body)) == (200, size)
-            served.requests[-1].headers.raw.append((b"x-mine", b"1"))
     for request, size in zip(served.requests, sizes, strict=False):
         assert request.headers["content-length"] == str(size)
         assert request.headers.getall("x") == ["y"]
-        assert request.headers.getall("x-mine") == (["1"] if size <= 100_000 else [])
+        assert request.headers.raw.count((b"content-length", b"%d" % size)) == 1
 
 
 @pytest.mark.parametrize("tampered", [b"Content-Length: 5\r\n", b"Content-Length: +5", b"Content-Length: 5, 5"])

@@ -396,6 +396,17 @@ async def test_date_is_that_of_rfc_9110() -> None:
     assert formatdate(moment.timestamp(), usegmt=True) == date
 
 
+async def test_the_date_of_like_answers_is_each_ones_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Heads are kept, but no longer than their date is right."""
+    async with joined(echo) as (_, client):
+        for second in (0, 1, 1, 2):
+            monkeypatch.setattr("mcpfast.http._h1_head.time", lambda second=second: 946_684_800.5 + second)
+            for body in (b"a", b"b", b"three"):
+                response = await client.fetch("POST", "/", body=body)
+                assert response.get(b"date") == b"Sat, 01 Jan 2000 00:00:0%d GMT" % second
+                assert response.body == body
+
+
 async def test_requests_and_connections_leave_nothing_to_the_garbage_collector() -> None:
     """Cycles would be freed late, and the collector's runs cost more than the requests."""
 

@@ -125,6 +125,25 @@ async def test_on_loopback_only_names_of_this_machine_are_answered(host: str, st
         assert (await wire.ask("GET", "/sse", host=host))[0] == status
 
 
+async def test_who_was_let_in_once_is_looked_at_again_when_its_head_differs() -> None:
+    """H24-S-01: the verdict on a head is kept for requests with the very same one."""
+    async with serve(make_server()) as listener, Wire.to(listener) as stream, Wire.to(listener) as posts:
+        own = f"http://localhost:{listener.port}"
+        endpoint = await start(stream, posts)
+        ping = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "ping"}).encode()
+        for origin, status in (
+            (own, 202),
+            (own, 202),
+            ("http://evil.test", 403),
+            ("http://evil.test", 403),
+            (own, 202),
+        ):
+            host = f"localhost:{listener.port}"
+            got, headers = await posts.ask("POST", endpoint, ping, host=host, origin=origin)
+            await posts.reader.readexactly(int(headers["content-length"]))
+            assert got == status
+
+
 async def test_elsewhere_any_host_is_answered_and_listed_hosts_replace_the_default() -> None:
     """C061."""
     async with serve(make_server(), "0.0.0.0") as listener, Wire.to(listener) as wire:

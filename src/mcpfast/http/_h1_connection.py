@@ -31,7 +31,7 @@ from ._h1_parser import Head, HeadParser
 from ._h1_responder import H1Responder
 from ._running import answer_failure, start_task
 from .deadlines import MovingDeadline
-from .interface import Headers, Request
+from .interface import Request
 from .limits import MIN_BODY_BYTES_PER_S
 
 if TYPE_CHECKING:
@@ -283,7 +283,7 @@ class H1Connection(asyncio.Protocol):
             head.method,
             head.path,
             head.query,
-            Headers(head.fields.copy(), head.by_name),
+            head.headers,
             self.client,
             server.scheme,
             "",

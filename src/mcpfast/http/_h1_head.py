@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 if TYPE_CHECKING:
-    from .interface import HeaderList
+    from .interface import HeaderList, Headers
 
 __all__ = [
     "NO_BODY_STATUSES",
@@ -104,20 +104,16 @@ def _read_path(path: bytes) -> tuple[str, bytes | None]:
     return unquote(text, errors="replace") if "%" in text else text, authority
 
 
-def read_framing(
-    fields: list[tuple[bytes, bytes]], values: dict[bytes, bytes], is_http10: bool
-) -> tuple[int, bool, bool]:
+def read_framing(headers: Headers, is_http10: bool) -> tuple[int, bool, bool]:
     """Return (content-length or 0, whether the body is chunked, whether 100 Continue is waited for).
-
-    Args:
-        values: ``dict(fields)``.
 
     Raises:
         BadRequest: no Host or two (RFC 9112 §3.2), a length or coding that two readers could take in
             two ways (§6.3), an expectation other than 100-continue (RFC 9110 §10.1.1).
     """
-    if len(values) != len(fields):
-        names = [name for name, _ in fields]
+    values = headers.fields
+    if len(values) != len(headers.raw):
+        names = [name for name, _ in headers.raw]
         if any(names.count(name) > 1 for name in _ONCE_ONLY):
             raise BadRequest(400)
     host = values.get(b"host")

@@ -12,6 +12,7 @@ from typing import Any
 import httptools
 
 from ._h1_head import BadRequest, read_content_length, read_framing, split_request_line, split_target
+from .interface import Headers
 
 __all__ = ["Head", "HeadParser"]
 
@@ -20,10 +21,9 @@ class Head:
     """A request's head, read and checked."""
 
     __slots__ = (
-        "by_name",
         "content_length",
         "expects_continue",
-        "fields",
+        "headers",
         "is_chunked",
         "is_http10",
         "keep_alive",
@@ -39,10 +39,8 @@ class Head:
     path: str
     """Percent-decoded; ``*`` in ``OPTIONS *``."""
     query: str
-    fields: list[tuple[bytes, bytes]]
-    """Names in lower case, values without white space around them. The parser's own: give out a copy."""
-    by_name: dict[bytes, bytes]
-    """``dict(fields)``; requests of the same head share it."""
+    headers: Headers
+    """Requests of the same head share them."""
     is_http10: bool
     keep_alive: bool
     """What the client asks for: its version, and its Connection field."""
@@ -88,8 +86,8 @@ class HeadParser:
         method, target, head.is_http10 = split_request_line(raw)
         fields = self._parse_fields(raw, method, max_fields)
         head.keep_alive = self._keep_alive
-        by_name = dict(fields)
-        head.content_length, head.is_chunked, head.expects_continue = read_framing(fields, by_name, head.is_http10)
+        headers = Headers(tuple(fields))
+        head.content_length, head.is_chunked, head.expects_continue = read_framing(headers, head.is_http10)
         if not head.content_length and not head.is_chunked:
             self.takes_body = False
         if target == b"*" and method == b"OPTIONS":
@@ -98,11 +96,9 @@ class HeadParser:
             head.path, head.query, authority = split_target(target)
             if authority is not None:
                 # The target's authority stands in for the Host field (RFC 9112 §3.2.2).
-                fields = [(name, authority if name == b"host" else value) for name, value in fields]
-                by_name[b"host"] = authority
+                headers = Headers(tuple([(name, authority if name == b"host" else value) for name, value in fields]))
         head.method = method.decode("ascii")
-        head.fields = fields
-        head.by_name = by_name
+        head.headers = headers
         head.raw = raw
         self.last = head
         self._length_at = None
@@ -161,8 +157,9 @@ class HeadParser:
         if not digits.isdigit() or raw[:start] != old[:start] or raw[new_end:] != old[end:]:
             return False
         last.content_length = read_content_length(digits)
-        last.fields[index] = b"content-length", digits
-        last.by_name = {**last.by_name, b"content-length": digits}
+        fields = list(last.headers.raw)
+        fields[index] = b"content-length", digits
+        last.headers = Headers(tuple(fields))
         last.raw = raw
         self._length_at = start, new_end, index
         return True
@@ -179,7 +176,7 @@ class HeadParser:
 
 def _find_length(raw: bytes, head: Head) -> tuple[int, int, int]:
     """Return (start, end) of the digits of the content-length in ``raw`` and the field's index; zeros if none."""
-    for index, (name, value) in enumerate(head.fields):
+    for index, (name, value) in enumerate(head.headers.raw):
         if name == b"content-length":
             start = raw.index(value, raw.lower().index(b"\r\ncontent-length:") + 17)
             return start, start + len(value), index

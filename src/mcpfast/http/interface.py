@@ -61,27 +61,21 @@ class Headers(Mapping[str, str]):
     RFC 9110 §5.5); ``getall`` gives every value of a field sent more than once.
     """
 
-    __slots__ = ("_fields", "raw")
+    __slots__ = ("admitted_by", "fields", "raw")
 
-    def __init__(self, raw: list[tuple[bytes, bytes]], fields: dict[bytes, bytes] | None = None) -> None:
-        """
-        Args:
-            fields: ``dict(raw)``, if it was made before.
-        """
+    def __init__(self, raw: Sequence[tuple[bytes, bytes]]) -> None:
         self.raw = raw
-        """Names in lower case, values as they came less the white space around them."""
-        self._fields = fields
+        """Names in lower case, values as they came less the white space around them.
 
-    @property
-    def fields(self) -> dict[bytes, bytes]:
-        """The last value of each name (lower case), made in one pass: for who looks up several. Not to be changed.
+        Not to be changed: requests that came with the same head over one connection share these headers.
+        """
+        self.fields = dict(raw)
+        """The last value of each name (lower case): for who looks up several. Not to be changed.
 
         It has fewer entries than ``raw`` if, and only if, a name came more than once.
         """
-        fields = self._fields
-        if fields is None:
-            fields = self._fields = dict(self.raw)
-        return fields
+        self.admitted_by: object = None
+        """Who has checked them and found nothing wrong, so as not to check them again in the next request."""
 
     def find(self, name: bytes) -> bytes | None:
         """Return the first value of ``name`` (lower case), or None: the cheap way for hot paths."""

@@ -6,7 +6,7 @@ Source: MCP 2026-07-28, basic/index §`_meta`, §Error Codes, §Result Responses
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from .._json import dumps
@@ -83,7 +83,7 @@ _VERSIONS = {v.encode("ascii"): v for v, revision in REVISIONS.items() if revisi
 
 
 def check_request(
-    message: Request, fields: Mapping[bytes, bytes], raw: list[tuple[bytes, bytes]]
+    message: Request, fields: Mapping[bytes, bytes], raw: Sequence[tuple[bytes, bytes]]
 ) -> dict[str, Any] | Refusal:
     """Return the ``_meta`` of a request that may be served, else why not. The first failure counts.
 

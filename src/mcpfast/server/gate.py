@@ -70,13 +70,18 @@ class Gate:
     def stranger(self, request: Request) -> Refusal | None:
         """Return why a request must not be looked at any further, or None."""
         headers = request.headers
+        if headers.admitted_by is self:
+            return None
         fields = headers.fields
         host, origin = fields.get(b"host"), fields.get(b"origin")
         if len(fields) != len(headers.raw):
             # One that came twice is read as the list it is (RFC 9110 §5.3), which is no host and no origin: readers
             # that take the first and readers that take the last must not be played off against each other.
             host, origin = _list(headers, "host"), _list(headers, "origin")
-        return self._rules.check(request.scheme, host, origin)
+        refusal = self._rules.check(request.scheme, host, origin)
+        if refusal is None:
+            headers.admitted_by = self
+        return refusal
 
     def principal(self, request: Request) -> Principal | Refusal | Awaitable[Principal | Refusal]:
         """Return who sent a request, or why it is refused."""
