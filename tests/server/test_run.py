@@ -7,6 +7,7 @@ import os
 import re
 import select
 import signal
+import socket
 import subprocess
 import sys
 import textwrap
@@ -214,7 +215,8 @@ def test_workers_whose_parent_is_killed_stop_by_themselves(tmp_path: Path) -> No
         give_up_at = time.monotonic() + 10
         while time.monotonic() < give_up_at:
             try:
-                http.client.HTTPConnection("127.0.0.1", port, timeout=1).connect()
+                with socket.create_connection(("127.0.0.1", port), timeout=1):
+                    pass  # the other worker has not noticed yet
             except ConnectionRefusedError:
                 break
             time.sleep(0.05)
