@@ -57,7 +57,8 @@ def test_each_scenario_completes_with_right_answers(name: str) -> None:
     assert report.rows
     assert all(len(row) == len(report.columns) for row in report.rows)
     assert report.markdown().count("\n|") >= len(report.rows) + 1
-    assert all(found.ratio.value > 0 for found in report.measured)
+    # A handful of streams may fit into memory the server has already: then its growth is 0, or less.
+    assert all(found.ratio.value > 0 or found.row == "idle memory" for found in report.measured)
 
 
 @needs_peers
