@@ -33,6 +33,8 @@ fi
 if [ "$extensions" = yes ] && [ "${MCPFAST_NO_EXTENSIONS:-0}" != 1 ]; then
   say "the suite, compiled, on $("$py" -V)"
   MCPFAST_NO_EXTENSIONS=0 gate "$py" -m pytest "$@"
+  # The benchmarks' own tests run both codecs side by side, whatever the switch says: once is enough.
+  if [ $# -eq 0 ]; then set -- --ignore tests/benchmarks; fi
 elif [ "$extensions" = no ] && [ "${MCPFAST_BUILD_EXTENSION:-auto}" = auto ]; then
   warn_without_extensions
 fi
