@@ -147,7 +147,7 @@ async def test_server_with_open_streams_stops_within_its_grace(served: Process, 
         call.request("POST", "/work", body=b"{}")
         await asyncio.sleep(0.2)
         served.process.send_signal(number)
-        output, _ = await asyncio.wait_for(served.process.communicate(), 15)
+        output, _ = await asyncio.wait_for(served.process.communicate(), 40)
         if served.name.startswith("uvicorn"):
             assert await stream.chunk() == b"data: 2\n\n"
             assert await stream.chunk() == b""  # a clean end

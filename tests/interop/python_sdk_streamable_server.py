@@ -49,7 +49,7 @@ async def gated(steps: int, ctx: Context) -> str:
             Gate.waiting = asyncio.Event()
             await Gate.waiting.wait()
             # What the SDK sends between a replay and its end reaches the store only; that is not what is tested.
-            await asyncio.sleep(0.3)
+            await asyncio.sleep(1)
         await ctx.report_progress(done, None, f"step-{done}.")
     return "done"
 
